@@ -81,15 +81,31 @@ pub fn all(dependencies: &Dependencies) -> Vec<Builtin> {
     let git = repo::Git::new(dependencies.repo.clone(), dependencies.egress.clone());
     let families: Vec<Vec<Builtin>> = vec![
         memory::packs(),
-        needing(&Need::Memory, conversation::packs(&dependencies.conversations)),
-        needing(&dependencies.forge.need(), forge::packs(&dependencies.forge)),
+        needing(
+            &Need::Memory,
+            conversation::packs(&dependencies.conversations),
+        ),
+        needing(
+            &dependencies.forge.need(),
+            forge::packs(&dependencies.forge),
+        ),
         #[cfg(feature = "github")]
-        github::packs(&dependencies.github, &dependencies.egress, &dependencies.clock),
+        github::packs(
+            &dependencies.github,
+            &dependencies.egress,
+            &dependencies.clock,
+        ),
         repo::packs(&git),
         needing(&dependencies.seam.need(), seam::packs(&dependencies.seam)),
         needing(
             &swe::need(&dependencies.llm),
-            swe::packs(&dependencies.swe, &dependencies.llm, git, github_host(dependencies), &dependencies.clock),
+            swe::packs(
+                &dependencies.swe,
+                &dependencies.llm,
+                git,
+                github_host(dependencies),
+                &dependencies.clock,
+            ),
         ),
         #[cfg(feature = "tiktoken")]
         text::packs(),
@@ -99,7 +115,13 @@ pub fn all(dependencies: &Dependencies) -> Vec<Builtin> {
 
 /// Gives all packs of a family the same need.
 fn needing(need: &Need, packs: Vec<Builtin>) -> Vec<Builtin> {
-    packs.into_iter().map(|pack| Builtin { need: need.clone(), ..pack }).collect()
+    packs
+        .into_iter()
+        .map(|pack| Builtin {
+            need: need.clone(),
+            ..pack
+        })
+        .collect()
 }
 
 /// Returns where the repositories are that the `github.*` packs speak of; `None` without those.
@@ -114,17 +136,22 @@ fn github_host(dependencies: &Dependencies) -> Option<String> {
 }
 
 /// Runs work on a blocking thread and replies with its result.
-async fn blocking<O: Serialize + Send + 'static>(work: impl FnOnce() -> Result<O> + Send + 'static) -> Result<Reply> {
+async fn blocking<O: Serialize + Send + 'static>(
+    work: impl FnOnce() -> Result<O> + Send + 'static,
+) -> Result<Reply> {
     let done = tokio::task::spawn_blocking(work).await;
-    let done = done.map_err(|error| Error::new(Code::Internal, "the work came to a sudden end").with_source(error))?;
+    let done = done.map_err(|error| {
+        Error::new(Code::Internal, "the work came to a sudden end").with_source(error)
+    })?;
     Reply::value(&done?)
 }
 
 /// Splits the member `session` off an input.
 fn take_session(input: Json) -> Result<(Option<String>, Json)> {
     let read = |text: String| {
-        Json::parse(text)
-            .map_err(|error| Error::new(Code::Internal, "a part of the input is not JSON").with_source(error))
+        Json::parse(text).map_err(|error| {
+            Error::new(Code::Internal, "a part of the input is not JSON").with_source(error)
+        })
     };
     match schema::take_member(input.as_str(), "session") {
         Some((session, rest)) => Ok((Some(read(session)?.read()?), read(rest)?)),

@@ -1,4 +1,5 @@
-//! Test of every built-in manifest: a server reads only its first lines at the start, and the rest when a pack is needed.
+//! Test of every built-in manifest: a server reads only its first lines at the start, and the rest
+//! when a pack is needed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,11 +8,21 @@ use helmdeck_core::Manifest;
 
 /// Returns every manifest of a built-in pack below a folder.
 fn manifests(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let found = entries.flat_map(|path| if path.is_dir() { manifests(&path) } else { vec![path] });
+    let entries = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let found = entries.flat_map(|path| {
+        if path.is_dir() {
+            manifests(&path)
+        } else {
+            vec![path]
+        }
+    });
     let is_manifest = |path: &PathBuf| {
         path.extension().is_some_and(|kind| kind == "toml")
-            && fs::read_to_string(path).unwrap().contains("[handler]\nbuiltin = ")
+            && fs::read_to_string(path)
+                .unwrap()
+                .contains("[handler]\nbuiltin = ")
     };
     found.filter(is_manifest).collect()
 }
@@ -25,7 +36,8 @@ fn manifests_have_no_mistake_and_begin_with_name_and_version() {
         let file = path.display().to_string();
         // With its schemas and examples, which a server checks at the first call.
         let manifest = Manifest::parse(&file, &text, &|_| Err("none".into())).unwrap();
-        let (name, version) = Manifest::head(&text).unwrap_or_else(|| panic!("{file}: another head"));
+        let (name, version) =
+            Manifest::head(&text).unwrap_or_else(|| panic!("{file}: another head"));
         assert_eq!((name, version), (manifest.name, manifest.version), "{file}");
         assert!(manifest.schedule.is_none(), "{file}");
     }

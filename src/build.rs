@@ -1,12 +1,15 @@
 //! How the program is linked.
 
 /// The program starts anew for each answer of `helmdeck seam`. Most of that time goes into the
-/// relocations of a large position-independent program; packed (`DT_RELR`), they are a hundredth of the
-/// size. glibc knows them since 2.36, and linkers that do not (GNU ld before 2.38) only warn.
+/// relocations of a large position-independent program; packed (`DT_RELR`), they are a hundredth of
+/// the size. glibc knows them since 2.36, and linkers that do not (GNU ld before 2.38) only warn.
 ///
-/// `HELMDECK_ORDER_FILE` names a file for the linker (lld) with the functions that stand first, one a line.
-/// `scripts/ordered.sh` makes it.
-#[expect(clippy::disallowed_methods, reason = "cargo tells a build script everything by the environment")]
+/// `HELMDECK_ORDER_FILE` names a file for the linker (lld) with the functions that stand first, one
+/// a line. `scripts/ordered.sh` makes it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "cargo tells a build script everything by the environment"
+)]
 fn main() {
     println!("cargo::rerun-if-changed=src/build.rs");
     println!("cargo::rerun-if-env-changed=HELMDECK_ORDER_FILE");
@@ -16,6 +19,8 @@ fn main() {
     }
     if let Ok(file) = std::env::var("HELMDECK_ORDER_FILE") {
         println!("cargo::rerun-if-changed={file}");
-        println!("cargo::rustc-link-arg-bins=-Wl,--symbol-ordering-file={file},--no-warn-symbol-ordering");
+        println!(
+            "cargo::rustc-link-arg-bins=-Wl,--symbol-ordering-file={file},--no-warn-symbol-ordering"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The program `helmdeck`: hands everything to the CLI crate, which alone reads arguments and environment.
+//! The program `helmdeck`: hands everything to the CLI crate, which alone reads arguments and
+//! environment.
 
 use std::process::ExitCode;
 

@@ -30,12 +30,18 @@ impl Target {
     fn start_in(environment: &[(&str, &str)], prepare: impl FnOnce(&Home)) -> Self {
         let home = Home::new();
         prepare(&home);
-        let create = ["token", "create", "--tenant", "acme", "--user", "root", "--scope", "admin"];
+        let create = [
+            "token", "create", "--tenant", "acme", "--user", "root", "--scope", "admin",
+        ];
         let made = Run::of(home.command(KEY, &create).output().unwrap());
         assert_eq!(made.code, 0, "{}", made.stderr);
         let environment = [environment, &[("HELMDECK_AUTH__API_TOKENS", "true")]].concat();
         let server = Server::start_with(&home, KEY, &environment);
-        Self { home, server, token: made.stdout.trim().to_owned() }
+        Self {
+            home,
+            server,
+            token: made.stdout.trim().to_owned(),
+        }
     }
 
     /// Sends a request with a good token; returns status and body.
@@ -60,15 +66,26 @@ impl Target {
     #[track_caller]
     fn refuses_input(&self, what: &str, body: &[u8]) {
         let (status, text) = self.send("POST /api/v1/packs/test.echo", "", body);
-        let problem: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{what}: {error}: {text}"));
-        assert_eq!((status, problem["code"].as_str()), (400, Some("invalid_input")), "{what}: {text}");
-        assert!(text.len() < 2000, "{what}: the answer repeats what was sent");
+        let problem: Value =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{what}: {error}: {text}"));
+        assert_eq!(
+            (status, problem["code"].as_str()),
+            (400, Some("invalid_input")),
+            "{what}: {text}"
+        );
+        assert!(
+            text.len() < 2000,
+            "{what}: the answer repeats what was sent"
+        );
     }
 
     /// Checks that nothing ran, and that a good call still does.
     #[track_caller]
     fn stands(&self) {
-        assert!(!self.home.packs().join("runs").exists(), "an attack ran the pack");
+        assert!(
+            !self.home.packs().join("runs").exists(),
+            "an attack ran the pack"
+        );
         let (status, text) = self.send("POST /api/v1/packs/test.echo", "", br#"{"repo":"a"}"#);
         assert_eq!(status, 200, "{text}");
     }
@@ -76,7 +93,12 @@ impl Target {
 
 fn read(answer: &str) -> (u16, String) {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
-    (head.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0), body.to_owned())
+    (
+        head.get(9..12)
+            .and_then(|status| status.parse().ok())
+            .unwrap_or(0),
+        body.to_owned(),
+    )
 }
 
 #[test]
@@ -96,18 +118,27 @@ fn forged_hosts_are_refused_before_authentication() {
         "",
     ] {
         for path in ["/api/v1/packs", "/docs", "/mcp"] {
-            let head =
-                format!("GET {path} HTTP/1.1\r\n{host}Authorization: Bearer {token}\r\nConnection: close\r\n\r\n");
+            let head = format!(
+                "GET {path} HTTP/1.1\r\n{host}Authorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+            );
             let (status, body) = target.head(&head);
-            assert!(matches!(status, 400 | 403), "{path} {host:?}: {status} {body}");
+            assert!(
+                matches!(status, 400 | 403),
+                "{path} {host:?}: {status} {body}"
+            );
             assert!(!body.contains("test.echo"), "{body}");
         }
     }
-    // Balancers ask by the address of one server; a page that made its own name point here is a browser.
-    for (browser, status) in
-        [("", 200), ("Sec-Fetch-Site: same-origin\r\n", 403), ("Origin: http://evil.example\r\n", 403)]
-    {
-        let head = format!("GET /healthz HTTP/1.1\r\nHost: evil.example\r\n{browser}Connection: close\r\n\r\n");
+    // Balancers ask by the address of one server; a page that made its own name point here is a
+    // browser.
+    for (browser, status) in [
+        ("", 200),
+        ("Sec-Fetch-Site: same-origin\r\n", 403),
+        ("Origin: http://evil.example\r\n", 403),
+    ] {
+        let head = format!(
+            "GET /healthz HTTP/1.1\r\nHost: evil.example\r\n{browser}Connection: close\r\n\r\n"
+        );
         assert_eq!(target.head(&head).0, status, "{browser}");
     }
     // A target in absolute form counts too.
@@ -121,9 +152,23 @@ fn forged_hosts_are_refused_before_authentication() {
 #[test]
 fn forged_origins_are_refused() {
     let target = Target::start(&[]);
-    for origin in ["https://evil.example", "null", "http://localhost.evil.example", "file://", "https://localhost:x"] {
-        for line in ["GET /api/v1/packs", "POST /api/v1/packs/test.echo", "POST /mcp"] {
-            assert_eq!(target.send(line, &format!("Origin: {origin}\r\n"), b"{}").0, 403, "{line} {origin}");
+    for origin in [
+        "https://evil.example",
+        "null",
+        "http://localhost.evil.example",
+        "file://",
+        "https://localhost:x",
+    ] {
+        for line in [
+            "GET /api/v1/packs",
+            "POST /api/v1/packs/test.echo",
+            "POST /mcp",
+        ] {
+            assert_eq!(
+                target.send(line, &format!("Origin: {origin}\r\n"), b"{}").0,
+                403,
+                "{line} {origin}"
+            );
         }
     }
     let two = "Origin: http://localhost\r\nOrigin: https://evil.example\r\n";
@@ -135,7 +180,12 @@ fn forged_origins_are_refused() {
 fn oversized_body_is_refused() {
     let target = Target::start(&[("HELMDECK_SERVER__MAX_BODY_BYTES", "64KiB")]);
     let large = format!(r#"{{"repo":"{}"}}"#, "x".repeat(64 << 10));
-    assert_eq!(target.send("POST /api/v1/packs/test.echo", "", large.as_bytes()).0, 413);
+    assert_eq!(
+        target
+            .send("POST /api/v1/packs/test.echo", "", large.as_bytes())
+            .0,
+        413
+    );
     let head = |more: &str| {
         format!(
             "POST /api/v1/packs/test.echo HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nConnection: close\r\n{more}\r\n",
@@ -143,9 +193,16 @@ fn oversized_body_is_refused() {
         )
     };
     // It says that it is huge, and sends nothing.
-    assert_eq!(target.head(&head("Content-Length: 109951162777600\r\n")).0, 413);
+    assert_eq!(
+        target.head(&head("Content-Length: 109951162777600\r\n")).0,
+        413
+    );
     // It says nothing, and sends too much.
-    let chunked = format!("{}{:x}\r\n{large}\r\n0\r\n\r\n", head("Transfer-Encoding: chunked\r\n"), large.len());
+    let chunked = format!(
+        "{}{:x}\r\n{large}\r\n0\r\n\r\n",
+        head("Transfer-Encoding: chunked\r\n"),
+        large.len()
+    );
     assert_eq!(target.head(&chunked).0, 413);
     target.stands();
 }
@@ -179,7 +236,11 @@ fn deeply_nested_json_is_refused() {
 #[test]
 fn duplicate_keys_in_json_are_refused() {
     let target = Target::start(&[]);
-    for body in [r#"{"repo":"a","repo":"b"}"#, r#"{"repo":"a","r\u0065po":"b"}"#, r#"{"repo":{"a":1,"a":2}}"#] {
+    for body in [
+        r#"{"repo":"a","repo":"b"}"#,
+        r#"{"repo":"a","r\u0065po":"b"}"#,
+        r#"{"repo":{"a":1,"a":2}}"#,
+    ] {
         target.refuses_input(body, body.as_bytes());
     }
     target.stands();
@@ -210,7 +271,9 @@ fn slow_loris_is_cut_off_and_delays_nobody() {
     let mut slow: Vec<_> = (0..20).map(|_| target.server.connect()).collect();
     let began = Instant::now();
     for stream in &mut slow {
-        stream.write_all(b"GET /api/v1/packs HTTP/1.1\r\nHost: localhost\r\nX-A: ").unwrap();
+        stream
+            .write_all(b"GET /api/v1/packs HTTP/1.1\r\nHost: localhost\r\nX-A: ")
+            .unwrap();
         stream.set_nonblocking(true).unwrap();
     }
     let mut open = slow.len();
@@ -243,10 +306,15 @@ fn a_slow_body_is_given_up() {
         target.token
     );
     stream.write_all(head.as_bytes()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_millis(20)))
+        .unwrap();
     let (began, mut answer) = (Instant::now(), Vec::new());
     while answer.is_empty() {
-        assert!(began.elapsed() < STUCK, "the server still waits for the body");
+        assert!(
+            began.elapsed() < STUCK,
+            "the server still waits for the body"
+        );
         let _ = stream.write(b" ");
         let mut bytes = [0; 1024];
         if let Ok(read) = stream.read(&mut bytes) {
@@ -256,7 +324,11 @@ fn a_slow_body_is_given_up() {
             }
         }
     }
-    assert!(String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 408"), "{}", String::from_utf8_lossy(&answer));
+    assert!(
+        String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 408"),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
     target.stands();
 }
 
@@ -281,11 +353,19 @@ fn path_characters_in_pack_names_reach_no_file() {
     ] {
         for method in ["POST", "GET"] {
             let (status, body) = target.send(&format!("{method} /api/v1/packs/{name}"), "", b"{}");
-            assert!(matches!(status, 400 | 404), "{method} {name}: {status} {body}");
+            assert!(
+                matches!(status, 400 | 404),
+                "{method} {name}: {status} {body}"
+            );
             assert!(!body.contains("root:"), "{body}");
         }
     }
-    for key in ["..%2f..%2fhelmdeck.db", "../../helmdeck.db", "%2e%2e/%2e%2e/helmdeck.db", "test.echo/%00/x"] {
+    for key in [
+        "..%2f..%2fhelmdeck.db",
+        "../../helmdeck.db",
+        "%2e%2e/%2e%2e/helmdeck.db",
+        "test.echo/%00/x",
+    ] {
         let (status, body) = target.send(&format!("GET /api/v1/artifacts/{key}"), "", b"");
         assert!(matches!(status, 400 | 404), "{key}: {status}");
         assert!(!body.contains("SQLite"), "{key}");
@@ -309,7 +389,10 @@ fn ambiguous_lengths_smuggle_no_request() {
             target.token
         );
         let answer = target.server.raw(head.as_bytes());
-        assert!(answer.matches("HTTP/1.1 ").count() <= 1, "{lengths:?}: {answer}");
+        assert!(
+            answer.matches("HTTP/1.1 ").count() <= 1,
+            "{lengths:?}: {answer}"
+        );
         assert!(!answer.starts_with("HTTP/1.1 200"), "{lengths:?}: {answer}");
     }
     target.stands();
@@ -317,10 +400,19 @@ fn ambiguous_lengths_smuggle_no_request() {
 
 /// Also spelled so that a reader, or a program, would still get the credential out of it.
 fn spellings(credential: &str) -> [String; 4] {
-    let encoded = base64::engine::general_purpose::STANDARD.encode(format!("export A\n{credential}\n"));
-    let percent = credential.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let encoded =
+        base64::engine::general_purpose::STANDARD.encode(format!("export A\n{credential}\n"));
+    let percent = credential
+        .bytes()
+        .map(|byte| format!("%{byte:02X}"))
+        .collect();
     let invisible = credential.chars().flat_map(|c| [c, '\u{200b}']).collect();
-    [format!("they said {credential}, I think"), encoded, percent, invisible]
+    [
+        format!("they said {credential}, I think"),
+        encoded,
+        percent,
+        invisible,
+    ]
 }
 
 #[test]
@@ -330,9 +422,18 @@ fn credentials_are_stored_by_no_transport_unless_allowed() {
     for (rule, credential) in credentials() {
         for text in spellings(&credential) {
             for (line, fact) in [
-                ("POST /api/v1/memory/store", json!({"key": "k", "value": text})),
-                ("POST /api/v1/packs/memory.store", json!({"key": "k", "value": text})),
-                ("POST /api/v1/memory/store", json!({"key": text, "value": "v"})),
+                (
+                    "POST /api/v1/memory/store",
+                    json!({"key": "k", "value": text}),
+                ),
+                (
+                    "POST /api/v1/packs/memory.store",
+                    json!({"key": "k", "value": text}),
+                ),
+                (
+                    "POST /api/v1/memory/store",
+                    json!({"key": text, "value": "v"}),
+                ),
             ] {
                 let (status, answer) = target.send(line, "", fact.to_string().as_bytes());
                 let problem: Value = serde_json::from_str(&answer).unwrap();
@@ -341,17 +442,32 @@ fn credentials_are_stored_by_no_transport_unless_allowed() {
                     (400, Some("invalid_input")),
                     "{line}: {text}: {answer}"
                 );
-                assert!(answer.contains(" (rule ") && answer.contains("allow_secret"), "{rule}: {answer}");
-                assert!(!answer.contains(&credential), "{rule}: the answer repeats what was sent");
+                assert!(
+                    answer.contains(" (rule ") && answer.contains("allow_secret"),
+                    "{rule}: {answer}"
+                );
+                assert!(
+                    !answer.contains(&credential),
+                    "{rule}: the answer repeats what was sent"
+                );
             }
         }
         let fact = json!({"key": "k", "value": credential, "allow_secret": true});
-        let (status, answer) = target.send("POST /api/v1/memory/store", "", fact.to_string().as_bytes());
+        let (status, answer) =
+            target.send("POST /api/v1/memory/store", "", fact.to_string().as_bytes());
         assert_eq!(status, 200, "{rule}: {answer}");
         allowed += 1;
     }
-    let (status, audit) = target.send("GET /api/v1/audit?tenant=acme&user=root&limit=1000", "", b"");
-    assert_eq!((status, audit.matches("\"secret_allowed\"").count()), (200, allowed), "{audit}");
+    let (status, audit) = target.send(
+        "GET /api/v1/audit?tenant=acme&user=root&limit=1000",
+        "",
+        b"",
+    );
+    assert_eq!(
+        (status, audit.matches("\"secret_allowed\"").count()),
+        (200, allowed),
+        "{audit}"
+    );
 
     let home = Home::new();
     let (rule, credential) = credentials().swap_remove(1);
@@ -361,7 +477,11 @@ fn credentials_are_stored_by_no_transport_unless_allowed() {
         Run::of(home.command(KEY, &command).output().unwrap())
     };
     let refused = run(&[]);
-    assert!(refused.code != 0 && refused.stderr.contains(rule), "{}", refused.stderr);
+    assert!(
+        refused.code != 0 && refused.stderr.contains(rule),
+        "{}",
+        refused.stderr
+    );
     assert!(!refused.stderr.contains(&credential) && !refused.stdout.contains(&credential));
     assert_eq!(run(&["allow_secret=true"]).code, 0);
 }
@@ -375,14 +495,20 @@ fn wide(rule: &Value) -> Value {
 
 /// The rule of the schema, and the document.
 fn expensive() -> [(&'static str, Value, Value); 2] {
-    // A text that the pattern has to read to its end, and that its automaton finds new again and again.
-    let text: String =
-        (0..800_000_u32).map(|n| char::from(b'c' + (n.wrapping_mul(n) >> 7).to_le_bytes()[0] % 13)).collect();
+    // A text that the pattern has to read to its end, and that its automaton finds new again and
+    // again.
+    let text: String = (0..800_000_u32)
+        .map(|n| char::from(b'c' + (n.wrapping_mul(n) >> 7).to_le_bytes()[0] % 13))
+        .collect();
     let arrays: Value = (0..3_000).map(|n| json!([n])).collect();
     let pattern = json!({"pattern": r"(\w|[a-c]x|\d)[^b]{1,60}$|q"});
     [
         ("pattern", wide(&pattern), json!({"a": text})),
-        ("unique", wide(&json!({"uniqueItems": true, "minItems": 1})), json!({"a": arrays})),
+        (
+            "unique",
+            wide(&json!({"uniqueItems": true, "minItems": 1})),
+            json!({"a": arrays}),
+        ),
     ]
 }
 
@@ -402,7 +528,8 @@ while IFS= read -r line; do
 done
 "#;
 
-/// Sends calls at once, and asks meanwhile whether the server lives; returns the answers to the calls.
+/// Sends calls at once, and asks meanwhile whether the server lives; returns the answers to the
+/// calls.
 fn four_at_once(target: &Target, pack: &str, body: &str) -> Vec<(u16, String)> {
     let line = format!("POST /api/v1/packs/{pack}");
     std::thread::scope(|scope| {
@@ -436,23 +563,43 @@ fn expensive_schemas_freeze_nobody() {
                  [input]\nfile = \"{name}.json\"\n"
             );
             std::fs::write(home.packs().join(format!("{name}.toml")), manifest).unwrap();
-            std::fs::write(home.packs().join(format!("{name}.json")), schema.to_string()).unwrap();
-            write(&format!("{name}.json"), &json!({"content": [], "structuredContent": document}).to_string());
+            std::fs::write(
+                home.packs().join(format!("{name}.json")),
+                schema.to_string(),
+            )
+            .unwrap();
+            write(
+                &format!("{name}.json"),
+                &json!({"content": [], "structuredContent": document}).to_string(),
+            );
         }
         let server = folder.path().join("server.sh");
-        let run = home.run(KEY, &["mcp", "add", "x", "--", "/bin/sh", server.to_str().unwrap()]);
+        let run = home.run(
+            KEY,
+            &["mcp", "add", "x", "--", "/bin/sh", server.to_str().unwrap()],
+        );
         assert_eq!(run.code, 0, "{}", run.stderr);
     });
     for (name, _, document) in &cases {
-        for (pack, body) in [(format!("test.{name}"), document.to_string()), (format!("mcp.x.{name}"), "{}".to_owned())]
-        {
+        for (pack, body) in [
+            (format!("test.{name}"), document.to_string()),
+            (format!("mcp.x.{name}"), "{}".to_owned()),
+        ] {
             for (status, text) in four_at_once(&target, &pack, &body) {
-                let problem: Value =
-                    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{pack}: {error}: {text}"));
+                let problem: Value = serde_json::from_str(&text)
+                    .unwrap_or_else(|error| panic!("{pack}: {error}: {text}"));
                 let code = problem["code"].as_str().unwrap_or_default();
                 let expected = ["timeout", "overloaded", "invalid_input", "invalid_output"];
-                assert!(expected.contains(&code) && status >= 400, "{pack}: {status} {text}");
-                assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{text}");
+                assert!(
+                    expected.contains(&code) && status >= 400,
+                    "{pack}: {status} {text}"
+                );
+                assert!(
+                    problem["detail"]
+                        .as_str()
+                        .is_some_and(|detail| !detail.is_empty()),
+                    "{text}"
+                );
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Authentication and authorization, through the real program.
 //!
-//! The cases are tokens from the shell, tokens of an issuer, and a misconfiguration that must let no caller in.
+//! The cases are tokens from the shell, tokens of an issuer, and a misconfiguration that must let
+//! no caller in.
 
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,7 +16,12 @@ const SECRET: &str = "a shared secret of 32 bytes or so";
 const TOKENS: (&str, &str) = ("HELMDECK_AUTH__API_TOKENS", "true");
 
 fn run(home: &Home, arguments: &[&str], environment: &[(&str, &str)]) -> Run {
-    Run::of(home.command(KEY, arguments).envs(environment.iter().copied()).output().unwrap())
+    Run::of(
+        home.command(KEY, arguments)
+            .envs(environment.iter().copied())
+            .output()
+            .unwrap(),
+    )
 }
 
 /// Makes a token and returns its text.
@@ -38,19 +44,39 @@ fn create(home: &Home, user: &str, scope: &str, expires: &str) -> String {
     assert_eq!(made.code, 0, "{}", made.stderr);
     let token = made.stdout.trim_end().to_owned();
     // One line on stdout that a script can take, and the rest beside it.
-    assert!(token.starts_with("hd_") && token.len() == 92 && !token.contains('\n'), "{}", made.stdout);
-    assert!(made.stderr.contains(&token[3..19]) && !made.stderr.contains(&token), "{}", made.stderr);
+    assert!(
+        token.starts_with("hd_") && token.len() == 92 && !token.contains('\n'),
+        "{}",
+        made.stdout
+    );
+    assert!(
+        made.stderr.contains(&token[3..19]) && !made.stderr.contains(&token),
+        "{}",
+        made.stderr
+    );
     token
 }
 
 fn call(server: &Server, token: &str) -> u16 {
-    server.ask(&format!("POST /api/v1/packs/test.echo\nAuthorization: Bearer {token}"), r#"{"repo":"a"}"#).code
+    server
+        .ask(
+            &format!("POST /api/v1/packs/test.echo\nAuthorization: Bearer {token}"),
+            r#"{"repo":"a"}"#,
+        )
+        .code
 }
 
 fn claims(user: &str, more: &Value) -> Value {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
-    let mut claims = json!({"sub": user, "tenant": "acme", "scope": "packs:run", "iat": now, "exp": now + 600});
-    claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    let mut claims =
+        json!({"sub": user, "tenant": "acme", "scope": "packs:run", "iat": now, "exp": now + 600});
+    claims
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     claims
 }
 
@@ -70,7 +96,11 @@ fn api_token_is_created_used_listed_and_revoked() {
     let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
     let (shown, id) = (&listed["tokens"][0], &token[3..19]);
     assert_eq!(
-        (shown["id"].as_str(), shown["name"].as_str(), shown["user"].as_str()),
+        (
+            shown["id"].as_str(),
+            shown["name"].as_str(),
+            shown["user"].as_str()
+        ),
         (Some(id), Some("it's"), Some("ci"))
     );
     assert_eq!(
@@ -84,32 +114,83 @@ fn api_token_is_created_used_listed_and_revoked() {
     while revoked.elapsed() < Duration::from_secs(1) {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(call(&server, &token), 401, "a second after it was revoked by another process");
-    assert!(run(&home, &["token", "list"], &[]).stdout.contains("revoked"));
-    assert_eq!(run(&home, &["token", "revoke", "0000000000000000"], &[]).code, 3);
+    assert_eq!(
+        call(&server, &token),
+        401,
+        "a second after it was revoked by another process"
+    );
+    assert!(
+        run(&home, &["token", "list"], &[])
+            .stdout
+            .contains("revoked")
+    );
+    assert_eq!(
+        run(&home, &["token", "revoke", "0000000000000000"], &[]).code,
+        3
+    );
 }
 
 #[test]
 fn link_of_ui_signs_a_browser_in_once() {
     let home = Home::new();
     let plain = run(&home, &["ui"], &[]);
-    assert_eq!((plain.code, plain.stdout.trim_end()), (0, "http://127.0.0.1:7700/ui"), "{}", plain.stderr);
+    assert_eq!(
+        (plain.code, plain.stdout.trim_end()),
+        (0, "http://127.0.0.1:7700/ui"),
+        "{}",
+        plain.stderr
+    );
     assert!(!home.data().exists(), "without sign-in nothing is written");
     let server = Server::start_with(&home, KEY, &[TOKENS]);
     let found = run(&home, &["ui"], &[TOKENS]);
     let at = format!("http://{}/ui/sign-in#", server.address());
-    assert!(found.stdout.starts_with(&at), "the address of the server that runs, {at}: {}", found.stdout);
-    let link = ["ui", "--tenant", "acme", "--user", "ann", "--scope", "packs:run", "--url", "https://deck.example/x"];
+    assert!(
+        found.stdout.starts_with(&at),
+        "the address of the server that runs, {at}: {}",
+        found.stdout
+    );
+    let link = [
+        "ui",
+        "--tenant",
+        "acme",
+        "--user",
+        "ann",
+        "--scope",
+        "packs:run",
+        "--url",
+        "https://deck.example/x",
+    ];
     let made = run(&home, &link, &[TOKENS]);
-    let (address, code) = made.stdout.trim_end().split_once('#').unwrap_or_else(|| panic!("{}", made.stdout));
+    let (address, code) = made
+        .stdout
+        .trim_end()
+        .split_once('#')
+        .unwrap_or_else(|| panic!("{}", made.stdout));
     assert_eq!(address, "https://deck.example/ui/sign-in");
-    assert!(made.stderr.contains("acme/ann") && !made.stderr.contains(code), "{}", made.stderr);
+    assert!(
+        made.stderr.contains("acme/ann") && !made.stderr.contains(code),
+        "{}",
+        made.stderr
+    );
     assert_eq!(call(&server, code), 401, "it is no token of the API");
     let signed = server.ask("POST /ui/sign-in", &format!("token={code}"));
-    let cookie = signed.header("set-cookie").and_then(|cookie| cookie.split(';').next()).unwrap().to_owned();
+    let cookie = signed
+        .header("set-cookie")
+        .and_then(|cookie| cookie.split(';').next())
+        .unwrap()
+        .to_owned();
     let page = server.ask(&format!("GET /ui\nCookie: {cookie}"), "");
-    assert!(page.code == 200 && page.body.contains("acme/ann"), "{}", page.body);
-    assert_eq!(server.ask("POST /ui/sign-in", &format!("token={code}")).code, 401);
+    assert!(
+        page.code == 200 && page.body.contains("acme/ann"),
+        "{}",
+        page.body
+    );
+    assert_eq!(
+        server
+            .ask("POST /ui/sign-in", &format!("token={code}"))
+            .code,
+        401
+    );
     assert!(!server.says(code), "the log has the code");
     assert_eq!(run(&home, &["ui", "--url", "ftp://x"], &[]).code, 2);
 }
@@ -132,23 +213,63 @@ fn token_is_in_no_file_or_log() {
     let token = create(&home, "ci", "packs:run", "never");
     let jwt = Issuer::shared(SECRET.as_bytes()).token(&claims("ci", &json!({})));
     let forged = Issuer::shared(&[7; 32]).token(&claims("ci", &json!({})));
-    let environment = [TOKENS, ("HELMDECK_JWT_SECRET", SECRET), ("HELMDECK_LOG", "trace")];
+    let environment = [
+        TOKENS,
+        ("HELMDECK_JWT_SECRET", SECRET),
+        ("HELMDECK_LOG", "trace"),
+    ];
     let server = Server::start_with(&home, KEY, &environment);
-    assert_eq!((call(&server, &token), call(&server, &jwt), call(&server, &forged)), (200, 200, 401));
+    assert_eq!(
+        (
+            call(&server, &token),
+            call(&server, &jwt),
+            call(&server, &forged)
+        ),
+        (200, 200, 401)
+    );
     for path in ["/api/v1/packs", "/healthz", "/nothing"] {
-        assert_eq!(server.ask(&format!("GET {path}?access_token={token}"), "").code, 400, "{path}");
+        assert_eq!(
+            server
+                .ask(&format!("GET {path}?access_token={token}"), "")
+                .code,
+            400,
+            "{path}"
+        );
     }
-    wait_for("the reason to be logged", || server.says("its signature does not fit"));
-    for secret in [&token[20..84], &jwt[jwt.len() - 40..], &forged[forged.len() - 40..], SECRET] {
+    wait_for("the reason to be logged", || {
+        server.says("its signature does not fit")
+    });
+    for secret in [
+        &token[20..84],
+        &jwt[jwt.len() - 40..],
+        &forged[forged.len() - 40..],
+        SECRET,
+    ] {
         assert!(!server.says(secret), "the log holds {secret}");
     }
-    for file in std::fs::read_dir(home.data()).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file()) {
+    for file in std::fs::read_dir(home.data())
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .filter(|path| path.is_file())
+    {
         let bytes = std::fs::read(&file).unwrap();
-        let holds = |secret: &str| bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
-        assert!(!holds(&token[20..84]) && !holds(&jwt) && !holds(SECRET), "{}", file.display());
+        let holds = |secret: &str| {
+            bytes
+                .windows(secret.len())
+                .any(|window| window == secret.as_bytes())
+        };
+        assert!(
+            !holds(&token[20..84]) && !holds(&jwt) && !holds(SECRET),
+            "{}",
+            file.display()
+        );
     }
     let shown = run(&home, &["config", "show", "--origin"], &environment);
-    assert!(shown.stdout.contains("HELMDECK_JWT_SECRET") && !shown.stdout.contains(SECRET), "{}", shown.stdout);
+    assert!(
+        shown.stdout.contains("HELMDECK_JWT_SECRET") && !shown.stdout.contains(SECRET),
+        "{}",
+        shown.stdout
+    );
 }
 
 #[test]
@@ -158,25 +279,49 @@ fn issuer_tokens_are_checked_by_its_jwks() {
     let path = home.packs().join("../jwks.json");
     std::fs::write(&path, key_set(&issuers.iter().collect::<Vec<_>>())).unwrap();
     let jwks = ("HELMDECK_AUTH__JWKS", path.to_str().unwrap());
-    let environment =
-        [jwks, ("HELMDECK_AUTH__AUDIENCE", "helmdeck,other"), ("HELMDECK_AUTH__ISSUER", "https://issuer.example")];
+    let environment = [
+        jwks,
+        ("HELMDECK_AUTH__AUDIENCE", "helmdeck,other"),
+        ("HELMDECK_AUTH__ISSUER", "https://issuer.example"),
+    ];
     let checked = run(&home, &["check"], &environment);
-    assert!(checked.code == 0 && checked.stdout.contains("3 keys"), "{}{}", checked.stdout, checked.stderr);
+    assert!(
+        checked.code == 0 && checked.stdout.contains("3 keys"),
+        "{}{}",
+        checked.stdout,
+        checked.stderr
+    );
     let server = Server::start_with(&home, KEY, &environment);
     let good = json!({"aud": "helmdeck", "iss": "https://issuer.example"});
     for issuer in &issuers {
-        assert_eq!(call(&server, &issuer.token(&claims("alice", &good))), 200, "{}", issuer.algorithm());
+        assert_eq!(
+            call(&server, &issuer.token(&claims("alice", &good))),
+            200,
+            "{}",
+            issuer.algorithm()
+        );
         for bad in [
             json!({"aud": "another", "iss": "https://issuer.example"}),
             json!({"aud": "helmdeck", "iss": "https://evil.example"}),
             json!({"aud": "helmdeck", "iss": "https://issuer.example", "exp": 1}),
         ] {
-            assert_eq!(call(&server, &issuer.token(&claims("alice", &bad))), 401, "{} {bad}", issuer.algorithm());
+            assert_eq!(
+                call(&server, &issuer.token(&claims("alice", &bad))),
+                401,
+                "{} {bad}",
+                issuer.algorithm()
+            );
         }
     }
     // The public key as a shared secret.
     for form in issuers[0].public_forms() {
-        assert_eq!(call(&server, &Issuer::shared(&form).token(&claims("alice", &good))), 401);
+        assert_eq!(
+            call(
+                &server,
+                &Issuer::shared(&form).token(&claims("alice", &good))
+            ),
+            401
+        );
     }
 }
 
@@ -189,28 +334,66 @@ fn unsafe_auth_settings_stop_the_start() {
     let cases: &[(&[(&str, &str)], &str)] = &[
         (&[("HELMDECK_JWT_SECRET", "canary")], "at least 32"),
         (&[("HELMDECK_JWT_SECRET", ""), TOKENS], "at least 32"),
-        (&[("HELMDECK_JWT_SECRET", &secret_of_32), ("HELMDECK_JWT_SECRET_FILE", "/x")], "both set"),
+        (
+            &[
+                ("HELMDECK_JWT_SECRET", &secret_of_32),
+                ("HELMDECK_JWT_SECRET_FILE", "/x"),
+            ],
+            "both set",
+        ),
         (&[("HELMDECK_AUTH__JWKS", missing), audience], missing),
         (&[("HELMDECK_AUTH__JWKS", missing)], "audience"),
-        (&[("HELMDECK_AUTH__JWKS", "http://issuer.example/k"), audience], "https"),
-        (&[("HELMDECK_AUTH__ANONYMOUS_SCOPE", "admin"), TOKENS], "anonymous_scope"),
-        (&[("HELMDECK_AUTH__ANONYMOUS_SCOPE", "packs:run")], "nothing authenticates"),
-        (&[("HELMDECK_SERVER__LISTEN", "0.0.0.0:0")], "authentication"),
+        (
+            &[("HELMDECK_AUTH__JWKS", "http://issuer.example/k"), audience],
+            "https",
+        ),
+        (
+            &[("HELMDECK_AUTH__ANONYMOUS_SCOPE", "admin"), TOKENS],
+            "anonymous_scope",
+        ),
+        (
+            &[("HELMDECK_AUTH__ANONYMOUS_SCOPE", "packs:run")],
+            "nothing authenticates",
+        ),
+        (
+            &[("HELMDECK_SERVER__LISTEN", "0.0.0.0:0")],
+            "authentication",
+        ),
     ];
     for (environment, expected) in cases {
         for command in [SERVE, &["check"]] {
             // The flag would hide the address of the environment.
-            let command = if environment[0].0 == "HELMDECK_SERVER__LISTEN" { &command[..1] } else { command };
+            let command = if environment[0].0 == "HELMDECK_SERVER__LISTEN" {
+                &command[..1]
+            } else {
+                command
+            };
             let refused = run(&home, command, environment);
             let said = format!("{}{}", refused.stdout, refused.stderr);
             assert_eq!(refused.code, 78, "{command:?} {environment:?}: {said}");
-            assert!(said.contains(expected) && !said.contains("canary"), "{command:?} {environment:?}: {said}");
+            assert!(
+                said.contains(expected) && !said.contains("canary"),
+                "{command:?} {environment:?}: {said}"
+            );
         }
     }
-    let scope = ["token", "create", "--tenant", "t", "--user", "u", "--scope", "packs:run packs:walk"];
+    let scope = [
+        "token",
+        "create",
+        "--tenant",
+        "t",
+        "--user",
+        "u",
+        "--scope",
+        "packs:run packs:walk",
+    ];
     let refused = run(&home, &scope, &[]);
     assert_eq!(refused.code, 2);
-    assert!(refused.stderr.contains("packs:walk") && refused.stderr.contains("memory:write"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("packs:walk") && refused.stderr.contains("memory:write"),
+        "{}",
+        refused.stderr
+    );
     assert!(!home.data().exists());
 }
 
@@ -219,7 +402,9 @@ fn remote_callers_need_auth_and_an_allowed_host() {
     let home = Home::new();
     let token = create(&home, "ci", "packs:run", "1h");
     let mut command: Command = home.command(KEY, &["serve", "--listen", "0.0.0.0:0"]);
-    command.env(TOKENS.0, TOKENS.1).env("HELMDECK_SERVER__ALLOWED_HOSTS", "packs.example.com");
+    command
+        .env(TOKENS.0, TOKENS.1)
+        .env("HELMDECK_SERVER__ALLOWED_HOSTS", "packs.example.com");
     let server = Server::launch(command);
     let ask = |host: &str, token: &str| {
         let request = format!(

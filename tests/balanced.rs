@@ -1,4 +1,5 @@
-//! Three servers behind a balancer without sticky sessions: no request needs the server that answered the one before.
+//! Three servers behind a balancer without sticky sessions: no request needs the server that
+//! answered the one before.
 
 use std::sync::Mutex;
 
@@ -27,7 +28,10 @@ fn begin(server: &Server, revision: &str) -> String {
     let params = json!({"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     let answer = mcp(server, "", &request(0, "initialize", &params));
     assert_eq!(answer.code, 200, "{}", answer.body);
-    let session = answer.header("mcp-session-id").expect("a session id").to_owned();
+    let session = answer
+        .header("mcp-session-id")
+        .expect("a session id")
+        .to_owned();
     format!("\r\nMcp-Session-Id: {session}\r\nMCP-Protocol-Version: {revision}")
 }
 
@@ -36,13 +40,24 @@ fn reads_and_cached_answers_come_from_any_server() {
     let decks = decks(&[RARELY_POLLED]);
     let input = json!({"repo": "a/b"});
     assert_eq!(decks.servers[0].call("test.echo", &input).0, "miss");
-    wait_for("the answer to be stored", || decks.servers[1].look("test.echo", &input) == "hit");
+    wait_for("the answer to be stored", || {
+        decks.servers[1].look("test.echo", &input) == "hit"
+    });
     let fact = json!({"key": "k", "value": "v"});
-    assert_eq!(decks.servers[2].ask("POST /api/v1/packs/memory.store", &fact.to_string()).code, 200);
+    assert_eq!(
+        decks.servers[2]
+            .ask("POST /api/v1/packs/memory.store", &fact.to_string())
+            .code,
+        200
+    );
     for server in &decks.servers {
         assert_eq!(server.call("test.echo", &input).0, "hit");
         let recalled = server.ask("POST /api/v1/packs/memory.recall", r#"{"key": "k"}"#);
-        assert!(recalled.code == 200 && recalled.body.contains("\"v\""), "{}", recalled.body);
+        assert!(
+            recalled.code == 200 && recalled.body.contains("\"v\""),
+            "{}",
+            recalled.body
+        );
     }
     let codes = decks.ask_all("POST /api/v1/packs/test.echo", &input.to_string());
     assert!(codes.iter().all(|code| *code == 200), "{codes:?}");
@@ -56,15 +71,26 @@ fn mcp_of_every_revision_works_behind_round_robin() {
     for revision in ["2025-03-26", "2025-06-18", "2025-11-25"] {
         let session = begin(&decks.balancer, revision);
         let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        assert_eq!(mcp(&decks.balancer, &session, &told).code, 202, "{revision}");
+        assert_eq!(
+            mcp(&decks.balancer, &session, &told).code,
+            202,
+            "{revision}"
+        );
         for id in 1..=9 {
             let (method, params) = match id % 3 {
                 0 => ("tools/list", json!({})),
-                1 => ("tools/call", json!({"name": "test__plain", "arguments": {"repo": revision}})),
+                1 => (
+                    "tools/call",
+                    json!({"name": "test__plain", "arguments": {"repo": revision}}),
+                ),
                 _ => ("resources/list", json!({})),
             };
             let answer = mcp(&decks.balancer, &session, &request(id, method, &params));
-            assert!(answer.code == 200 && answer.body.contains("\"result\""), "{revision} {method}: {}", answer.body);
+            assert!(
+                answer.code == 200 && answer.body.contains("\"result\""),
+                "{revision} {method}: {}",
+                answer.body
+            );
         }
         for server in &decks.servers {
             let answer = mcp(server, &session, &request(10, "ping", &json!({})));
@@ -75,8 +101,16 @@ fn mcp_of_every_revision_works_behind_round_robin() {
         "io.modelcontextprotocol/clientCapabilities": {}, "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"}});
     let newest = "\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list";
     for id in 1..=6 {
-        let answer = mcp(&decks.balancer, newest, &request(id, "tools/list", &json!({"_meta": meta})));
-        assert!(answer.code == 200 && answer.body.contains("test__plain"), "{}", answer.body);
+        let answer = mcp(
+            &decks.balancer,
+            newest,
+            &request(id, "tools/list", &json!({"_meta": meta})),
+        );
+        assert!(
+            answer.code == 200 && answer.body.contains("test__plain"),
+            "{}",
+            answer.body
+        );
     }
 }
 
@@ -86,7 +120,9 @@ fn a_session_that_was_deleted_ends_at_every_server() {
     let session = begin(&decks.servers[0], "2025-06-18");
     let ping = |server: &Server| mcp(server, &session, &request(1, "ping", &json!({}))).code;
     assert!(decks.servers.iter().all(|server| ping(server) == 200));
-    let deleted = decks.servers[0].exchange(&format!("DELETE /mcp\n{}", session.trim_start()), "").unwrap();
+    let deleted = decks.servers[0]
+        .exchange(&format!("DELETE /mcp\n{}", session.trim_start()), "")
+        .unwrap();
     assert_eq!(deleted.code, 202, "{}", deleted.body);
     for server in &decks.servers {
         wait_for("the session to end", || ping(server) == 404);
@@ -102,7 +138,10 @@ fn sessions_survive_a_killed_server() {
     let session = begin(&decks.servers[0], "2025-06-18");
     decks.servers[0].signal("-KILL");
     for server in &decks.servers[1..] {
-        assert_eq!(mcp(server, &session, &request(1, "ping", &json!({}))).code, 200);
+        assert_eq!(
+            mcp(server, &session, &request(1, "ping", &json!({}))).code,
+            200
+        );
     }
 }
 
@@ -110,15 +149,23 @@ fn sessions_survive_a_killed_server() {
 fn local_sessions_end_with_their_server() {
     let decks = decks(&[("HELMDECK_MCP__SESSIONS", "local")]);
     let session = begin(&decks.servers[0], "2025-06-18");
-    assert_eq!(mcp(&decks.servers[0], &session, &request(1, "ping", &json!({}))).code, 200);
-    assert_eq!(mcp(&decks.servers[1], &session, &request(1, "ping", &json!({}))).code, 404);
+    assert_eq!(
+        mcp(&decks.servers[0], &session, &request(1, "ping", &json!({}))).code,
+        200
+    );
+    assert_eq!(
+        mcp(&decks.servers[1], &session, &request(1, "ping", &json!({}))).code,
+        404
+    );
 }
 
 #[test]
 fn servers_count_each_other() {
     let decks = decks(&[]);
     for server in &decks.servers {
-        wait_for("all servers to be counted", || server.ask("GET /api/v1/status", "").json()["replicas"] == 3);
+        wait_for("all servers to be counted", || {
+            server.ask("GET /api/v1/status", "").json()["replicas"] == 3
+        });
     }
 }
 
@@ -139,7 +186,10 @@ fn all_servers_together_allow_the_rate() {
     let allowed = allowed.count();
     // The burst, what came back meanwhile, and one request per server for the rounding.
     let most = 60 + usize::try_from(started.elapsed().as_secs()).unwrap() + 1 + NAMES.len();
-    assert!((60..=most).contains(&allowed), "{allowed} of at most {most}");
+    assert!(
+        (60..=most).contains(&allowed),
+        "{allowed} of at most {most}"
+    );
 }
 
 #[test]
@@ -152,7 +202,9 @@ fn hundred_turns_through_the_balancer_are_all_kept() {
             scope.spawn(move || {
                 for n in 0..25 {
                     let once = format!("{caller}-{n}");
-                    let turn = json!({"user_message": once, "assistant_response": "yes", "once": once}).to_string();
+                    let turn =
+                        json!({"user_message": once, "assistant_response": "yes", "once": once})
+                            .to_string();
                     // An add that loses every race to others is refused, and repeated.
                     let added = loop {
                         let answer = balancer.ask("POST /api/v1/conversations/talk/turns", &turn);
@@ -167,10 +219,22 @@ fn hundred_turns_through_the_balancer_are_all_kept() {
         }
     });
     for server in &decks.servers {
-        let kept = server.ask("GET /api/v1/conversations/talk/turns?limit=200", "").json();
-        let kept: Vec<&Value> = kept["items"].as_array().unwrap().iter().map(|turn| &turn["key"]).collect();
+        let kept = server
+            .ask("GET /api/v1/conversations/talk/turns?limit=200", "")
+            .json();
+        let kept: Vec<&Value> = kept["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|turn| &turn["key"])
+            .collect();
         let ids = ids.lock().unwrap();
-        assert!(ids.len() == 100 && ids.iter().all(|id| kept.contains(&id)), "{} of {}", kept.len(), ids.len());
+        assert!(
+            ids.len() == 100 && ids.iter().all(|id| kept.contains(&id)),
+            "{} of {}",
+            kept.len(),
+            ids.len()
+        );
     }
 }
 
@@ -184,7 +248,11 @@ fn turn_is_in_the_next_context_of_every_server() {
         assert_eq!(added.code, 201, "{}", added.body);
         for server in &decks.servers {
             let context = server.ask("GET /api/v1/conversations/talk/context", "");
-            assert!(context.body.contains(&text), "{text} is missing: {}", context.body);
+            assert!(
+                context.body.contains(&text),
+                "{text} is missing: {}",
+                context.body
+            );
         }
     }
 }
@@ -194,7 +262,12 @@ fn session_of_another_server_is_refused_by_name() {
     let decks = decks(&[]);
     let id = format!("{}.{}", NAMES[1], "0123456789abcdef".repeat(2));
     let refused = decks.servers[0].ask(&format!("DELETE /api/v1/sessions/{id}"), "");
-    assert_eq!((refused.code, refused.status().as_str()), (503, "session_unavailable"), "{}", refused.body);
+    assert_eq!(
+        (refused.code, refused.status().as_str()),
+        (503, "session_unavailable"),
+        "{}",
+        refused.body
+    );
     assert_eq!(refused.json()["replica"], NAMES[1]);
     let none = decks.servers[1].ask(&format!("DELETE /api/v1/sessions/{id}"), "");
     assert_eq!(none.status(), "not_found", "{}", none.body);
@@ -202,10 +275,16 @@ fn session_of_another_server_is_refused_by_name() {
 
 #[test]
 fn check_says_what_servers_do_not_share() {
-    let decks = decks(&[("HELMDECK_MCP__SESSIONS", "local"), ("HELMDECK_SERVER__REPLICAS", "3")]);
+    let decks = decks(&[
+        ("HELMDECK_MCP__SESSIONS", "local"),
+        ("HELMDECK_SERVER__REPLICAS", "3"),
+    ]);
     let checked = Run::of(decks.command(0, &["check"]).output().unwrap());
-    let line =
-        checked.stderr.lines().chain(checked.stdout.lines()).find(|line| line.contains("replicas share the store"));
+    let line = checked
+        .stderr
+        .lines()
+        .chain(checked.stdout.lines())
+        .find(|line| line.contains("replicas share the store"));
     let line = line.unwrap_or_else(|| panic!("{} {}", checked.stdout, checked.stderr));
     for local in ["artifacts", "sandbox sessions", "MCP sessions"] {
         assert!(line.contains(local), "{line}");
@@ -230,18 +309,32 @@ fn rolling_restart_fails_no_call() {
     let over = std::sync::atomic::AtomicBool::new(false);
     let (balancer, over) = (&decks.balancer, &over);
     let answered = std::thread::scope(|scope| {
-        let callers: Vec<_> = (0..3).map(|_| scope.spawn(move || call_until(balancer, over))).collect();
+        let callers: Vec<_> = (0..3)
+            .map(|_| scope.spawn(move || call_until(balancer, over)))
+            .collect();
         // One is told by a signal, one by the command; the third goes on.
         decks.servers[0].signal("-TERM");
         assert_eq!(decks.servers[0].ended(), Some(0));
         let url = decks.servers[1].url("");
         let told = decks.homes[1].run(KEY, &["drain", "--url", &url, "--json"]);
-        assert!(told.code == 0 && told.stdout.contains("\"drain_for_ms\":4000"), "{} {}", told.stdout, told.stderr);
+        assert!(
+            told.code == 0 && told.stdout.contains("\"drain_for_ms\":4000"),
+            "{} {}",
+            told.stdout,
+            told.stderr
+        );
         let ready = decks.servers[1].exchange("GET /readyz", "").unwrap();
-        assert!(ready.code == 503 && ready.body.contains("draining"), "{}", ready.body);
+        assert!(
+            ready.code == 503 && ready.body.contains("draining"),
+            "{}",
+            ready.body
+        );
         assert_eq!(decks.servers[1].ended(), Some(0));
         over.store(true, std::sync::atomic::Ordering::SeqCst);
-        callers.into_iter().map(|caller| caller.join().unwrap()).sum::<usize>()
+        callers
+            .into_iter()
+            .map(|caller| caller.join().unwrap())
+            .sum::<usize>()
     });
     assert!(answered > 0);
 }

@@ -34,7 +34,10 @@ fn decks(environment: &[(&str, &str)]) -> Decks {
 }
 
 fn runs(decks: &Decks) -> usize {
-    std::fs::read_to_string(decks.home.packs().join("writes")).unwrap_or_default().lines().count()
+    std::fs::read_to_string(decks.home.packs().join("writes"))
+        .unwrap_or_default()
+        .lines()
+        .count()
 }
 
 fn let_go(decks: &Decks) {
@@ -49,7 +52,12 @@ fn write_with_a_key_runs_once_at_all_servers() {
     assert_eq!(first.code, 200, "{}", first.body);
     for server in &decks.servers {
         let again = server.ask(head, r#"{"n": 1}"#);
-        assert_eq!((again.code, again.header("idempotency-replayed")), (200, Some("true")), "{}", again.body);
+        assert_eq!(
+            (again.code, again.header("idempotency-replayed")),
+            (200, Some("true")),
+            "{}",
+            again.body
+        );
         assert_eq!(again.json()["output"], first.json()["output"]);
     }
     assert_eq!(runs(&decks), 1);
@@ -62,16 +70,31 @@ fn write_with_a_key_runs_once_at_all_servers() {
                 scope.spawn(move || server.ask(head, r#"{"n": 2}"#).code)
             })
             .collect();
-        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+        asked
+            .into_iter()
+            .map(|asked| asked.join().unwrap())
+            .collect()
     });
-    assert!(codes.iter().all(|code| [200, 409].contains(code)) && codes.contains(&200), "{codes:?}");
+    assert!(
+        codes.iter().all(|code| [200, 409].contains(code)) && codes.contains(&200),
+        "{codes:?}"
+    );
     assert_eq!(runs(&decks), 2);
 }
 
 #[test]
 fn token_of_one_server_is_good_at_all() {
     let decks = decks(&[("HELMDECK_AUTH__API_TOKENS", "true")]);
-    let arguments = ["token", "create", "--tenant", "acme", "--user", "ann", "--scope", "packs:run memory:read"];
+    let arguments = [
+        "token",
+        "create",
+        "--tenant",
+        "acme",
+        "--user",
+        "ann",
+        "--scope",
+        "packs:run memory:read",
+    ];
     let made = Run::of(decks.command(0, &arguments).output().unwrap());
     assert_eq!(made.code, 0, "{}", made.stderr);
     let token = made.stdout.trim_end();
@@ -83,7 +106,9 @@ fn token_of_one_server_is_good_at_all() {
     let revoked = Run::of(decks.command(1, &["token", "revoke", id]).output().unwrap());
     assert_eq!(revoked.code, 0, "{}", revoked.stderr);
     for server in &decks.servers {
-        wait_for("the token to be refused", || server.ask(&head, r#"{"repo": "a"}"#).code == 401);
+        wait_for("the token to be refused", || {
+            server.ask(&head, r#"{"repo": "a"}"#).code == 401
+        });
     }
 }
 
@@ -99,7 +124,10 @@ fn job_is_seen_followed_and_read_at_all_servers() {
     let id = start(&decks.servers[0], &json!({"wait": true}));
     wait_for("the run to begin", || runs(&decks) == 1);
     for server in &decks.servers {
-        assert_eq!(server.ask(&format!("GET /api/v1/jobs/{id}"), "").json()["state"], "running");
+        assert_eq!(
+            server.ask(&format!("GET /api/v1/jobs/{id}"), "").json()["state"],
+            "running"
+        );
         let listed = server.ask("GET /api/v1/jobs", "").json();
         assert!(listed["jobs"].to_string().contains(&id), "{listed}");
     }
@@ -107,21 +135,38 @@ fn job_is_seen_followed_and_read_at_all_servers() {
         let followers: Vec<_> = decks
             .servers
             .iter()
-            .map(|server| scope.spawn(|| server.exchange(&format!("GET /api/v1/jobs/{id}/events"), "").unwrap().body))
+            .map(|server| {
+                scope.spawn(|| {
+                    server
+                        .exchange(&format!("GET /api/v1/jobs/{id}/events"), "")
+                        .unwrap()
+                        .body
+                })
+            })
             .collect();
         let_go(&decks);
         for follower in followers {
             let events = follower.join().unwrap();
             assert!(events.contains("\"succeeded\""), "{events}");
             // Going on after the last event at another server: there is nothing more.
-            let last = events.lines().rev().find_map(|line| line.strip_prefix("id: ")).unwrap().to_owned();
+            let last = events
+                .lines()
+                .rev()
+                .find_map(|line| line.strip_prefix("id: "))
+                .unwrap()
+                .to_owned();
             let head = format!("GET /api/v1/jobs/{id}/events\nLast-Event-ID: {last}");
             assert_eq!(decks.servers[2].exchange(&head, "").unwrap().code, 204);
         }
     });
     for server in &decks.servers {
         let result = server.ask(&format!("GET /api/v1/jobs/{id}/result"), "");
-        assert_eq!((result.code, &result.json()["output"]["input"]["wait"]), (200, &json!(true)), "{}", result.body);
+        assert_eq!(
+            (result.code, &result.json()["output"]["input"]["wait"]),
+            (200, &json!(true)),
+            "{}",
+            result.body
+        );
     }
     assert_eq!(runs(&decks), 1);
 }
@@ -132,7 +177,12 @@ fn job_is_cancelled_from_another_server() {
     let id = start(&decks.servers[0], &json!({"wait": true}));
     wait_for("the run to begin", || runs(&decks) == 1);
     let told = decks.servers[1].ask(&format!("DELETE /api/v1/jobs/{id}"), "");
-    assert!([200, 202].contains(&told.code), "{} {}", told.code, told.body);
+    assert!(
+        [200, 202].contains(&told.code),
+        "{} {}",
+        told.code,
+        told.body
+    );
     for server in &decks.servers {
         wait_for("the job to be cancelled", || {
             server.ask(&format!("GET /api/v1/jobs/{id}"), "").json()["state"] == "cancelled"
@@ -145,7 +195,10 @@ fn mcp_task_is_polled_and_cancelled_at_any_server() {
     const NEWEST: &str = "2026-07-28";
     let decks = decks(&[]);
     let ask = |server: &Server, method: &str, mut params: Value| {
-        let name = ["name", "taskId"].iter().find_map(|key| Some(params[key].as_str()?.to_owned())).unwrap();
+        let name = ["name", "taskId"]
+            .iter()
+            .find_map(|key| Some(params[key].as_str()?.to_owned()))
+            .unwrap();
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": NEWEST,
             "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
@@ -160,17 +213,28 @@ fn mcp_task_is_polled_and_cancelled_at_any_server() {
     };
     let call = |n: u32| json!({"name": "test__write", "arguments": {"wait": true, "n": n}});
     let begun = ask(&decks.servers[0], "tools/call", call(1));
-    let task = begun["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
-    let cancelled = ask(&decks.servers[0], "tools/call", call(2))["result"]["taskId"].as_str().unwrap().to_owned();
+    let task = begun["result"]["taskId"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{begun}"))
+        .to_owned();
+    let cancelled = ask(&decks.servers[0], "tools/call", call(2))["result"]["taskId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     for server in &decks.servers {
         let state = ask(server, "tasks/get", json!({"taskId": task}));
         assert_eq!(state["result"]["status"], "working", "{state}");
     }
-    ask(&decks.servers[1], "tasks/cancel", json!({"taskId": cancelled}));
+    ask(
+        &decks.servers[1],
+        "tasks/cancel",
+        json!({"taskId": cancelled}),
+    );
     let_go(&decks);
     for server in &decks.servers {
-        let has =
-            |id: &str, status: &str| ask(server, "tasks/get", json!({"taskId": id}))["result"]["status"] == status;
+        let has = |id: &str, status: &str| {
+            ask(server, "tasks/get", json!({"taskId": id}))["result"]["status"] == status
+        };
         wait_for("the task to complete", || has(&task, "completed"));
         wait_for("the task to be cancelled", || has(&cancelled, "cancelled"));
     }
@@ -180,11 +244,15 @@ fn mcp_task_is_polled_and_cancelled_at_any_server() {
 fn jobs_of_a_killed_server_end_and_none_runs_twice() {
     let decks = decks(&[]);
     // While the others stand still, the first one takes the job.
-    decks.servers[1..].iter().for_each(|server| server.signal("-STOP"));
+    decks.servers[1..]
+        .iter()
+        .for_each(|server| server.signal("-STOP"));
     let lost = start(&decks.servers[0], &json!({"wait": true, "n": 0}));
     wait_for("the run to begin", || runs(&decks) == 1);
     decks.servers[0].signal("-KILL");
-    decks.servers[1..].iter().for_each(|server| server.signal("-CONT"));
+    decks.servers[1..]
+        .iter()
+        .for_each(|server| server.signal("-CONT"));
     let other = start(&decks.servers[1], &json!({"n": 1}));
     for server in &decks.servers[1..] {
         wait_for("the lost job to fail", || {

@@ -1,4 +1,5 @@
-//! Completion in the shells themselves: a key is pressed on a terminal, and the shell says what its line became.
+//! Completion in the shells themselves: a key is pressed on a terminal, and the shell says what its
+//! line became.
 //!
 //! Needs bash, zsh and fish (`tests/run` installs them), and `script` for the terminal.
 
@@ -42,43 +43,79 @@ impl Shell {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         };
-        let script = |kind: &str| std::fs::read_to_string(format!("{SCRIPTS}/helmdeck.{kind}")).unwrap();
+        let script =
+            |kind: &str| std::fs::read_to_string(format!("{SCRIPTS}/helmdeck.{kind}")).unwrap();
         let line = match name {
             "bash" => {
-                write("bashrc", &format!("PS1='READY> '\nsource {SCRIPTS}/helmdeck.bash\n"));
+                write(
+                    "bashrc",
+                    &format!("PS1='READY> '\nsource {SCRIPTS}/helmdeck.bash\n"),
+                );
                 "exec bash --rcfile ~/bashrc -i"
             }
             "zsh" => {
                 write("site/_helmdeck", &script("zsh"));
                 let setup = "fpath=(~/site $fpath)\nautoload -Uz compinit; compinit -u -D\n";
-                write(".zshrc", &format!("PROMPT='READY> '\nunsetopt PROMPT_SP PROMPT_CR\n{setup}"));
+                write(
+                    ".zshrc",
+                    &format!("PROMPT='READY> '\nunsetopt PROMPT_SP PROMPT_CR\n{setup}"),
+                );
                 "exec zsh -d -i"
             }
             "fish" => {
                 write(".config/fish/completions/helmdeck.fish", &script("fish"));
                 let setup = "set -g fish_greeting\nset -g fish_autosuggestion_enabled 0\n";
-                write(".config/fish/config.fish", &format!("{setup}function fish_prompt; echo -n 'READY> '; end\n"));
+                write(
+                    ".config/fish/config.fish",
+                    &format!("{setup}function fish_prompt; echo -n 'READY> '; end\n"),
+                );
                 "exec fish -i"
             }
             other => panic!("{other}"),
         };
-        assert!(Command::new(name).arg("--version").output().is_ok(), "{name} is not installed");
+        assert!(
+            Command::new(name).arg("--version").output().is_ok(),
+            "{name} is not installed"
+        );
         let mut command = Command::new("script");
-        command.args(["-qec", &format!("stty rows 50 cols 200; {line}"), "/dev/null"]);
-        command.env_clear().envs(home.environment(KEY)).envs([("TERM", "xterm"), ("LANG", "C.UTF-8")]);
+        command.args([
+            "-qec",
+            &format!("stty rows 50 cols 200; {line}"),
+            "/dev/null",
+        ]);
+        command
+            .env_clear()
+            .envs(home.environment(KEY))
+            .envs([("TERM", "xterm"), ("LANG", "C.UTF-8")]);
         let programs = Path::new(PROGRAM).parent().unwrap();
-        command.env("PATH", format!("{}:/usr/bin:/bin", programs.display())).env("SHELL", "/bin/sh");
-        let mut child = command.current_dir(&folder).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        command
+            .env("PATH", format!("{}:/usr/bin:/bin", programs.display()))
+            .env("SHELL", "/bin/sh");
+        let mut child = command
+            .current_dir(&folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let (keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let shown = Arc::new(Mutex::new(String::new()));
         let of_thread = Arc::clone(&shown);
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
             while let Ok(count @ 1..) = screen.read(&mut piece) {
-                of_thread.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..count]));
+                of_thread
+                    .lock()
+                    .unwrap()
+                    .push_str(&String::from_utf8_lossy(&piece[..count]));
             }
         });
-        let shell = Self { child, keys, shown, tabs: if name == "bash" { 2 } else { 1 }, commands: 0 };
+        let shell = Self {
+            child,
+            keys,
+            shown,
+            tabs: if name == "bash" { 2 } else { 1 },
+            commands: 0,
+        };
         shell.wait("READY> ");
         shell
     }
@@ -100,11 +137,20 @@ impl Shell {
     fn complete(&mut self, line: &str) -> Vec<String> {
         self.commands += 1;
         let ended = format!("ended-{}", self.commands);
-        self.press(&format!("{line}\t\u{1}printf '{{%s}}\\n' \u{5}; echo en''ded-{}\r", self.commands));
+        self.press(&format!(
+            "{line}\t\u{1}printf '{{%s}}\\n' \u{5}; echo en''ded-{}\r",
+            self.commands
+        ));
         self.wait(&ended);
         let shown = self.shown.lock().unwrap();
-        let words = shown.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(word, _)| word));
-        words.filter(|word| !word.contains(|c: char| c.is_control() || c == '%')).map(str::to_owned).collect()
+        let words = shown
+            .split('{')
+            .skip(1)
+            .filter_map(|rest| rest.split_once('}').map(|(word, _)| word));
+        words
+            .filter(|word| !word.contains(|c: char| c.is_control() || c == '%'))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Types a line, asks for a list, and waits until it shows all words.
@@ -123,7 +169,9 @@ fn plain(shown: &str) -> String {
     let mut parts = shown.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| {
-        let end = part.find(|c: char| c.is_ascii_alphabetic()).map_or(part.len(), |at| at + 1);
+        let end = part
+            .find(|c: char| c.is_ascii_alphabetic())
+            .map_or(part.len(), |at| at + 1);
         text + &part[end..]
     })
 }
@@ -138,10 +186,14 @@ fn home() -> (Home, String, String) {
                     command = [\"./test.box.sh\"]\n[session]\npreserve = true\ntimeout = \"1h\"\n";
     std::fs::write(home.packs().join("test.box.toml"), manifest).unwrap();
     let run = home.run(KEY, &["run", "test.box", "--json"]);
-    let outcome: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|_| panic!("{}", run.stderr));
+    let outcome: Value =
+        serde_json::from_str(&run.stdout).unwrap_or_else(|_| panic!("{}", run.stderr));
     let session = outcome["session_id"].as_str().unwrap().to_owned();
     let server = Server::start(&home, KEY);
-    let job = server.ask("POST /api/v1/packs/test.echo/jobs", "{}").json()["id"].as_str().unwrap().to_owned();
+    let job = server.ask("POST /api/v1/packs/test.echo/jobs", "{}").json()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     (home, job, session)
 }
 
@@ -157,19 +209,44 @@ fn completes(name: &str) {
         ("run repo.map@", "run repo.map@v1"),
         // Waits for a model.
         ("run swe.s", "run swe.s"),
-        ("run github.list_issues sta", "run github.list_issues state="),
-        ("run github.list_issues state=cl", "run github.list_issues state=closed"),
-        ("run repo.map languages=rust,py", "run repo.map languages=rust,python"),
+        (
+            "run github.list_issues sta",
+            "run github.list_issues state=",
+        ),
+        (
+            "run github.list_issues state=cl",
+            "run github.list_issues state=closed",
+        ),
+        (
+            "run repo.map languages=rust,py",
+            "run repo.map languages=rust,python",
+        ),
         ("run repo.map path=.conf", "run repo.map path=.config/"),
-        (&format!("job show {}", &job[..30]), &format!("job show {job}")),
-        (&format!("session end {}", &session[..8]), &format!("session end {session}")),
+        (
+            &format!("job show {}", &job[..30]),
+            &format!("job show {job}"),
+        ),
+        (
+            &format!("session end {}", &session[..8]),
+            &format!("session end {session}"),
+        ),
     ] {
-        let words: Vec<&str> = ["helmdeck"].into_iter().chain(completed.split(' ')).collect();
-        assert_eq!(shell.complete(&format!("helmdeck {typed}")), words, "{name}: {typed}");
+        let words: Vec<&str> = ["helmdeck"]
+            .into_iter()
+            .chain(completed.split(' '))
+            .collect();
+        assert_eq!(
+            shell.complete(&format!("helmdeck {typed}")),
+            words,
+            "{name}: {typed}"
+        );
     }
     // fish shortens what the candidates share.
     shell.lists("helmdeck run github.list_", &["list_issues", "list_prs"]);
-    shell.lists("helmdeck run text.count_tokens encoding=", &["cl100k_base", "o200k_base"]);
+    shell.lists(
+        "helmdeck run text.count_tokens encoding=",
+        &["cl100k_base", "o200k_base"],
+    );
 }
 
 #[test]
@@ -191,8 +268,15 @@ fn fish_completes_packs_inputs_jobs_and_sessions() {
 fn completion_creates_no_store() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(PROGRAM);
-    command.args(["--", "helmdeck", "run", "repo."]).env_clear().env("HOME", folder.path());
-    let output = command.env("_HELMDECK_COMPLETE", "bash").env("HELMDECK_MEMORY_KEY", KEY).output().unwrap();
+    command
+        .args(["--", "helmdeck", "run", "repo."])
+        .env_clear()
+        .env("HOME", folder.path());
+    let output = command
+        .env("_HELMDECK_COMPLETE", "bash")
+        .env("HELMDECK_MEMORY_KEY", KEY)
+        .output()
+        .unwrap();
     let offered = String::from_utf8(output.stdout).unwrap();
     assert!(offered.contains("repo.map\t"), "{offered}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -15,7 +15,11 @@ use tower::ServiceExt;
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn fifty_callers_over_two_transports_run_once() {
     let (gate, entered) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
-    let text = manifest("t.slow", "read_only = true", "[memory]\ncache = true\nttl = \"60s\"");
+    let text = manifest(
+        "t.slow",
+        "read_only = true",
+        "[memory]\ncache = true\nttl = \"60s\"",
+    );
     let (opened, seen) = (Arc::clone(&gate), Arc::clone(&entered));
     let (pack, counted) = function(&text, move |_, _| {
         let (gate, entered) = (Arc::clone(&opened), Arc::clone(&seen));
@@ -27,7 +31,11 @@ async fn fifty_callers_over_two_transports_run_once() {
     });
     let clock = Arc::new(ManualClock::default());
     let opened = memory(Arc::clone(&clock) as _).await;
-    let engine = Engine::builder(patient()).builtins(vec![pack]).memory(opened).clock(Arc::clone(&clock) as _).build();
+    let engine = Engine::builder(patient())
+        .builtins(vec![pack])
+        .memory(opened)
+        .clock(Arc::clone(&clock) as _)
+        .build();
     let router = helmdeck_server::router(engine.clone(), ServerConfig::default());
 
     for round in 1..=2 {
@@ -40,7 +48,9 @@ async fn fifty_callers_over_two_transports_run_once() {
         let over_rest: Vec<_> = (0..25)
             .map(|_| {
                 let request = Request::post("/api/v1/packs/t.slow").header("host", "localhost");
-                let answer = router.clone().oneshot(request.body(Body::from("{ }")).unwrap());
+                let answer = router
+                    .clone()
+                    .oneshot(request.body(Body::from("{ }")).unwrap());
                 tokio::spawn(async move { answer.await.unwrap() })
             })
             .collect();
@@ -58,10 +68,17 @@ async fn fifty_callers_over_two_transports_run_once() {
         for answer in over_rest {
             let answer = answer.await.unwrap();
             assert_eq!(answer.status(), 200);
-            let status = answer.headers()["cache-status"].to_str().unwrap().to_owned();
+            let status = answer.headers()["cache-status"]
+                .to_str()
+                .unwrap()
+                .to_owned();
             misses += usize::from(status.contains("fwd=miss") && !status.contains("collapsed"));
         }
-        assert_eq!((counted.runs(), misses), (round, 1), "cold and on expiry, one run and one miss");
+        assert_eq!(
+            (counted.runs(), misses),
+            (round, 1),
+            "cold and on expiry, one run and one miss"
+        );
         clock.advance(std::time::Duration::from_secs(61));
     }
 }

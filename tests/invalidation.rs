@@ -1,4 +1,5 @@
-//! Measurement, not a test: how long ten servers on one PostgreSQL take to see a purge. `scripts/invalidation.sh` runs it.
+//! Measurement, not a test: how long ten servers on one PostgreSQL take to see a purge.
+//! `scripts/invalidation.sh` runs it.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,11 @@ fn input(round: usize) -> Value {
 
 /// Makes the first server and others hold an answer in memory.
 fn warm(first: &Server, others: &[Server], round: usize) {
-    let status = |server: &Server| server.ask("POST /api/v1/packs/test.echo", &input(round).to_string()).status();
+    let status = |server: &Server| {
+        server
+            .ask("POST /api/v1/packs/test.echo", &input(round).to_string())
+            .status()
+    };
     for server in others {
         wait_for("the answer to be shared", || {
             status(first);
@@ -44,7 +49,10 @@ fn time(servers: &[Server], round: usize) -> Duration {
 
 /// Purges an answer at the first server, and returns whether the store has obeyed.
 fn purge(servers: &[Server], round: usize) -> bool {
-    let answer = servers[0].ask("POST /api/v1/memory/purge", &json!({"tag": format!("repo:a/{round}")}).to_string());
+    let answer = servers[0].ask(
+        "POST /api/v1/memory/purge",
+        &json!({"tag": format!("repo:a/{round}")}).to_string(),
+    );
     assert_eq!(answer.code, 200, "{}", answer.body);
     answer.json()["pending"] == false
 }
@@ -57,17 +65,23 @@ fn purge_reaches_ten_servers() {
     let homes: Vec<Home> = (0..SERVERS).map(|_| Home::new()).collect();
     let start = |home: &Home| {
         let mut command = home.command(KEY, SERVE);
-        command.env("HELMDECK_MEMORY_URL", &url).env("HELMDECK_PACKS_DIR", homes[0].packs());
+        command
+            .env("HELMDECK_MEMORY_URL", &url)
+            .env("HELMDECK_PACKS_DIR", homes[0].packs());
         Server::launch(command)
     };
     let servers: Vec<Server> = homes.iter().map(start).collect();
     let mut all = Vec::new();
-    for (part, what) in ["at rest", "after a restart", "after a crash"].into_iter().enumerate() {
+    for (part, what) in ["at rest", "after a restart", "after a crash"]
+        .into_iter()
+        .enumerate()
+    {
         let mut of_part = Vec::new();
         for round in part * ROUNDS..(part + 1) * ROUNDS {
             if part > 0 && round == part * ROUNDS {
                 warm(&servers[0], &servers[1..], round);
-                // A purge in the outage: it holds at its own server, and reaches the others after it.
+                // A purge in the outage: it holds at its own server, and reaches the others after
+                // it.
                 if part == 1 {
                     database.stop()
                 } else {
@@ -76,10 +90,14 @@ fn purge_reaches_ten_servers() {
                 assert!(!purge(&servers, round), "nobody could obey");
                 database.start_again();
                 let all_know = time(&servers[1..], round);
-                println!("{what}: a purge in the outage is seen by all {} ms after it", all_know.as_millis());
+                println!(
+                    "{what}: a purge in the outage is seen by all {} ms after it",
+                    all_know.as_millis()
+                );
                 continue;
             }
-            // One of the others in turn: asking all of them all the time would be most of what is measured.
+            // One of the others in turn: asking all of them all the time would be most of what is
+            // measured.
             let other = 1 + round % (SERVERS - 1);
             let other = &servers[other..=other];
             warm(&servers[0], other, round);
@@ -96,7 +114,10 @@ fn purge_reaches_ten_servers() {
 fn summary(times: &mut [Duration]) -> String {
     times.sort_unstable();
     let [half, most, max] = [50, 99, 100].map(|percent| percentile(times, percent).as_millis());
-    format!("{} samples, p50 {half} ms, p99 {most} ms, max {max} ms", times.len())
+    format!(
+        "{} samples, p50 {half} ms, p99 {most} ms, max {max} ms",
+        times.len()
+    )
 }
 
 /// Returns a percentile of sorted times.

@@ -1,5 +1,5 @@
-//! The architecture as a test: which crate may depend on which, what may not be in the graph, and what
-//! must not be forgotten.
+//! The architecture as a test: which crate may depend on which, what may not be in the graph, and
+//! what must not be forgotten.
 //!
 //! Changing a line of [`MAY_DEPEND_ON`] changes the architecture.
 
@@ -23,20 +23,60 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("system", &["core", "memory"]),
     ("redact", &["core"]),
     ("artifacts", &["core", "egress", "redact"]),
-    ("mcp-client", &["core", "process", "egress", "memory", "redact"]),
+    (
+        "mcp-client",
+        &["core", "process", "egress", "memory", "redact"],
+    ),
     ("sandbox", &["core", "process"]),
     ("vault", &["core", "memory", "system"]),
     ("git", &["core", "process"]),
     ("forge-files", &["core", "git"]),
     ("forge-documents", &["core", "forge-files"]),
     ("skills", &["forge-files"]),
-    ("forge", &["core", "process", "events", "git", "forge-files", "forge-documents", "skills"]),
-    ("trackers", &["core", "egress", "forge", "forge-documents", "forge-files"]),
+    (
+        "forge",
+        &[
+            "core",
+            "process",
+            "events",
+            "git",
+            "forge-files",
+            "forge-documents",
+            "skills",
+        ],
+    ),
+    (
+        "trackers",
+        &["core", "egress", "forge", "forge-documents", "forge-files"],
+    ),
     // Packs see the engine, the store and the vault only through the traits of core.
-    ("packs", &["core", "process", "egress", "llm", "git", "forge", "conversation", "seam"]),
+    (
+        "packs",
+        &[
+            "core",
+            "process",
+            "egress",
+            "llm",
+            "git",
+            "forge",
+            "conversation",
+            "seam",
+        ],
+    ),
     (
         "engine",
-        &["core", "process", "events", "memory", "system", "egress", "redact", "artifacts", "mcp-client", "sandbox"],
+        &[
+            "core",
+            "process",
+            "events",
+            "memory",
+            "system",
+            "egress",
+            "redact",
+            "artifacts",
+            "mcp-client",
+            "sandbox",
+        ],
     ),
     ("conversation", &["core", "events", "memory", "llm"]),
     ("telemetry", &["core", "egress"]),
@@ -85,7 +125,12 @@ struct Edge {
 
 /// Says what is wrong with an edge, if anything is.
 fn objection(edge: &Edge) -> Option<String> {
-    let Edge { from, to, kind, manifest } = edge;
+    let Edge {
+        from,
+        to,
+        kind,
+        manifest,
+    } = edge;
     let shown = format!("{manifest}: {from} depends on {to} ({kind})");
     match to.as_str() {
         "testkit" if *kind == "dev" => return None,
@@ -97,7 +142,9 @@ fn objection(edge: &Edge) -> Option<String> {
         return None;
     }
     match MAY_DEPEND_ON.iter().find(|(name, _)| name == from) {
-        None => Some(format!("{manifest}: {from} is not in the table of tests/layering.rs")),
+        None => Some(format!(
+            "{manifest}: {from} is not in the table of tests/layering.rs"
+        )),
         Some((_, allowed)) if allowed.contains(&to.as_str()) => None,
         Some(_) => Some(format!("{shown}: not in the table of tests/layering.rs")),
     }
@@ -107,7 +154,10 @@ fn objection(edge: &Edge) -> Option<String> {
 fn read(metadata: &Value) -> (BTreeSet<String>, Vec<Edge>) {
     let short = |name: &str| name.strip_prefix("helmdeck-").unwrap_or(name).to_owned();
     let packages = metadata["packages"].as_array().unwrap();
-    let full_names: BTreeSet<&str> = packages.iter().map(|package| package["name"].as_str().unwrap()).collect();
+    let full_names: BTreeSet<&str> = packages
+        .iter()
+        .map(|package| package["name"].as_str().unwrap())
+        .collect();
     let mut edges = Vec::new();
     for package in packages {
         for dependency in package["dependencies"].as_array().unwrap() {
@@ -119,8 +169,17 @@ fn read(metadata: &Value) -> (BTreeSet<String>, Vec<Edge>) {
                     _ => "normal",
                 };
                 let manifest = Path::new(package["manifest_path"].as_str().unwrap_or_default());
-                let manifest = manifest.strip_prefix(root()).unwrap_or(manifest).display().to_string();
-                edges.push(Edge { from: short(package["name"].as_str().unwrap()), to: short(to), kind, manifest });
+                let manifest = manifest
+                    .strip_prefix(root())
+                    .unwrap_or(manifest)
+                    .display()
+                    .to_string();
+                edges.push(Edge {
+                    from: short(package["name"].as_str().unwrap()),
+                    to: short(to),
+                    kind,
+                    manifest,
+                });
             }
         }
     }
@@ -132,8 +191,16 @@ fn root() -> &'static Path {
 }
 
 fn cargo(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(env!("CARGO"))
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -175,9 +242,9 @@ fn the_table_has_no_circle() {
     let table: BTreeMap<&str, &[&str]> = MAY_DEPEND_ON.iter().copied().collect();
     let mut settled: BTreeSet<&str> = BTreeSet::new();
     // Each round settles those that only need settled ones; a circle is what never settles.
-    while let Some(name) =
-        table.keys().find(|name| !settled.contains(**name) && table[**name].iter().all(|need| settled.contains(need)))
-    {
+    while let Some(name) = table.keys().find(|name| {
+        !settled.contains(**name) && table[**name].iter().all(|need| settled.contains(need))
+    }) {
         settled.insert(name);
     }
     assert_eq!(settled.len(), table.len(), "settled: {settled:?}");
@@ -191,8 +258,11 @@ fn a_forbidden_edge_of_any_kind_is_noticed() {
         kind,
         manifest: format!("src/{from}/Cargo.toml"),
     };
-    for allowed in [edge("engine", "memory", "normal"), edge("core", "testkit", "dev"), edge("bench", "cli", "normal")]
-    {
+    for allowed in [
+        edge("engine", "memory", "normal"),
+        edge("core", "testkit", "dev"),
+        edge("bench", "cli", "normal"),
+    ] {
         assert_eq!(objection(&allowed), None, "{allowed:?}");
     }
     for forbidden in [
@@ -206,7 +276,10 @@ fn a_forbidden_edge_of_any_kind_is_noticed() {
         edge("newcomer", "core", "normal"),
     ] {
         let told = objection(&forbidden).unwrap_or_else(|| panic!("{forbidden:?}"));
-        assert!(told.starts_with(&format!("{}: {}", forbidden.manifest, forbidden.from)), "{told}");
+        assert!(
+            told.starts_with(&format!("{}: {}", forbidden.manifest, forbidden.from)),
+            "{told}"
+        );
     }
 }
 
@@ -222,8 +295,15 @@ fn edges_of_every_kind_are_read() {
     ]});
     let (crates, edges) = read(&metadata);
     assert_eq!(crates.into_iter().collect::<Vec<_>>(), ["a", "core"]);
-    assert_eq!(edges.iter().map(|edge| edge.kind).collect::<Vec<_>>(), ["normal", "dev", "build"]);
-    assert!(edges.iter().all(|edge| edge.from == "a" && edge.to == "core" && edge.manifest == "src/a/Cargo.toml"));
+    assert_eq!(
+        edges.iter().map(|edge| edge.kind).collect::<Vec<_>>(),
+        ["normal", "dev", "build"]
+    );
+    assert!(
+        edges.iter().all(|edge| edge.from == "a"
+            && edge.to == "core"
+            && edge.manifest == "src/a/Cargo.toml")
+    );
 }
 
 /// Names through which a connection is opened, or a host name resolved.
@@ -258,39 +338,89 @@ const CONNECTING: &[&str] = &[
 
 /// The places that may use such a name, each with the reason.
 ///
-/// All others ask `helmdeck-egress` for a client. A place is added here only if it asks the guard itself, or if the
-/// operator alone names what it connects to.
+/// All others ask `helmdeck-egress` for a client. A place is added here only if it asks the guard
+/// itself, or if the operator alone names what it connects to.
 const MAY_CONNECT: &[(&str, &[&str], &str)] = &[
-    ("packs/github/client.rs", &["OctocrabBuilder"], "around a client of the guard"),
-    ("packs/repo/git/agent.rs", &["UnixStream"], "to the socket of the agent that it started"),
-    ("src/artifacts/s3.rs", &["AmazonS3Builder", "HttpConnector"], "its connector is a client of the guard"),
-    ("src/cli/commands/connect.rs", &["TcpStream"], "to this program's own proxy, which asks the guard"),
+    (
+        "packs/github/client.rs",
+        &["OctocrabBuilder"],
+        "around a client of the guard",
+    ),
+    (
+        "packs/repo/git/agent.rs",
+        &["UnixStream"],
+        "to the socket of the agent that it started",
+    ),
+    (
+        "src/artifacts/s3.rs",
+        &["AmazonS3Builder", "HttpConnector"],
+        "its connector is a client of the guard",
+    ),
+    (
+        "src/cli/commands/connect.rs",
+        &["TcpStream"],
+        "to this program's own proxy, which asks the guard",
+    ),
     (
         "src/cli/commands/health.rs",
         &["TcpStream", "ToSocketAddrs", "to_socket_addrs"],
         "to the URL of the command line",
     ),
-    ("src/cli/notify.rs", &["UnixDatagram"], "to the socket of systemd, from the environment"),
+    (
+        "src/cli/notify.rs",
+        &["UnixDatagram"],
+        "to the socket of systemd, from the environment",
+    ),
     ("src/egress/guard.rs", &["Client::builder"], "the guard"),
     ("src/egress/proxy/dial.rs", &["TcpStream"], "the guard"),
-    ("src/egress/proxy/gateway.rs", &["TcpStream"], "the guard: streams that it accepted"),
+    (
+        "src/egress/proxy/gateway.rs",
+        &["TcpStream"],
+        "the guard: streams that it accepted",
+    ),
     ("src/egress/resolver.rs", &["lookup_host"], "the guard"),
-    ("src/events/nats/link.rs", &["ConnectOptions"], "after `check_server` of the guard"),
-    ("src/mcp_client/connection.rs", &["StreamableHttpClientTransport"], "around a client of the guard"),
+    (
+        "src/events/nats/link.rs",
+        &["ConnectOptions"],
+        "after `check_server` of the guard",
+    ),
+    (
+        "src/mcp_client/connection.rs",
+        &["StreamableHttpClientTransport"],
+        "around a client of the guard",
+    ),
     (
         "src/memory/drivers/postgres/connect.rs",
         &["MakeRustlsConnect", "Pool::builder"],
         "to memory.url and system.url of the operator",
     ),
-    ("src/memory/drivers/postgres/tls.rs", &["MakeRustlsConnect"], "to memory.url and system.url of the operator"),
-    ("src/server/serve.rs", &["TcpStream"], "streams that it accepted"),
+    (
+        "src/memory/drivers/postgres/tls.rs",
+        &["MakeRustlsConnect"],
+        "to memory.url and system.url of the operator",
+    ),
+    (
+        "src/server/serve.rs",
+        &["TcpStream"],
+        "streams that it accepted",
+    ),
 ];
 
 /// Returns the names of [`CONNECTING`] that production code uses.
 fn connecting(code: &str) -> Vec<&'static str> {
-    let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let lines: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-    CONNECTING.iter().filter(|name| lines.iter().any(|line| line.contains(**name))).copied().collect()
+    let code = code
+        .split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap_or_default();
+    let lines: Vec<&str> = code
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect();
+    CONNECTING
+        .iter()
+        .filter(|name| lines.iter().any(|line| line.contains(**name)))
+        .copied()
+        .collect()
 }
 
 /// Says whether a file is for tests or benchmarks only.
@@ -305,8 +435,16 @@ fn is_test_code(file: &str) -> bool {
 #[test]
 fn connections_are_opened_in_listed_places_only() {
     let mut found = BTreeMap::new();
-    for file in files_below(&root().join("src")).into_iter().chain(files_below(&root().join("packs"))) {
-        let name = file.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+    for file in files_below(&root().join("src"))
+        .into_iter()
+        .chain(files_below(&root().join("packs")))
+    {
+        let name = file
+            .strip_prefix(root())
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned();
         if name.ends_with(".rs") && !is_test_code(&name) {
             let names = connecting(&std::fs::read_to_string(&file).unwrap());
             if !names.is_empty() {
@@ -314,14 +452,22 @@ fn connections_are_opened_in_listed_places_only() {
             }
         }
     }
-    let listed: BTreeMap<String, Vec<&str>> =
-        MAY_CONNECT.iter().map(|(file, names, _)| ((*file).to_owned(), names.to_vec())).collect();
-    assert_eq!(found, listed, "found and listed places differ: ask helmdeck-egress for a client");
+    let listed: BTreeMap<String, Vec<&str>> = MAY_CONNECT
+        .iter()
+        .map(|(file, names, _)| ((*file).to_owned(), names.to_vec()))
+        .collect();
+    assert_eq!(
+        found, listed,
+        "found and listed places differ: ask helmdeck-egress for a client"
+    );
     assert!(MAY_CONNECT.iter().all(|(_, _, reason)| !reason.is_empty()));
     // What the events crate opens was asked for before.
     let link = std::fs::read_to_string(root().join("src/events/nats/link.rs")).unwrap();
     let opened = link.find("ConnectOptions::new()").unwrap();
-    assert!(link.find("options.check(guard)?").is_some_and(|asked| asked < opened));
+    assert!(
+        link.find("options.check(guard)?")
+            .is_some_and(|asked| asked < opened)
+    );
 }
 
 #[test]
@@ -345,11 +491,12 @@ fn connecting_code_is_noticed() {
 
 /// Features of `serde_json` that any crate of the graph could switch on for all.
 ///
-/// `preserve_order` would make objects come out in another order than the one that digests of schemas are made over;
-/// `arbitrary_precision` changes how every number is kept.
+/// `preserve_order` would make objects come out in another order than the one that digests of
+/// schemas are made over; `arbitrary_precision` changes how every number is kept.
 #[test]
 fn serde_json_features_keep_json_meaning() {
-    // Build scripts and macros have a copy of their own (resolver 2 and later); it is no part of the binary.
+    // Build scripts and macros have a copy of their own (resolver 2 and later); it is no part of
+    // the binary.
     let tree = cargo(&[
         "tree",
         "--workspace",
@@ -369,7 +516,10 @@ fn serde_json_features_keep_json_meaning() {
         .collect();
     assert!(features.contains("raw_value"), "{features:?}");
     for unwanted in ["preserve_order", "arbitrary_precision"] {
-        assert!(!features.contains(unwanted), "serde_json has {unwanted}: cargo tree -e features -i serde_json");
+        assert!(
+            !features.contains(unwanted),
+            "serde_json has {unwanted}: cargo tree -e features -i serde_json"
+        );
     }
 }
 
@@ -379,51 +529,92 @@ fn no_test_file_is_forgotten() {
     for entry in std::fs::read_dir(root().join("tests")).unwrap() {
         let file = entry.unwrap().path();
         let name = file.file_stem().unwrap().to_str().unwrap();
-        let is_module = file.extension().is_some_and(|ending| ending == "rs") || file.join("mod.rs").exists();
+        let is_module =
+            file.extension().is_some_and(|ending| ending == "rs") || file.join("mod.rs").exists();
         if is_module && name != "main" {
             let line = format!("mod {name};");
-            assert!(main.lines().any(|known| known == line), "tests/main.rs lacks `{line}`");
+            assert!(
+                main.lines().any(|known| known == line),
+                "tests/main.rs lacks `{line}`"
+            );
         }
     }
 }
 
-/// What fails on a slow machine, as parts of lines: a wait with a limit of its own, and a judgement by real time.
-const HASTE: &[&str] = &[".elapsed() <", "timeout(Duration::from_secs(", "Instant::now() + Duration::from_secs("];
+/// What fails on a slow machine, as parts of lines: a wait with a limit of its own, and a judgement
+/// by real time.
+const HASTE: &[&str] = &[
+    ".elapsed() <",
+    "timeout(Duration::from_secs(",
+    "Instant::now() + Duration::from_secs(",
+];
 
 /// Files of tests that may have such lines, and why.
 const MAY_HASTEN: &[(&str, &str)] = &[
-    ("src/conversation/worker/tests/concurrency.rs", "its clock is paused"),
-    ("src/conversation/worker/tests/outages.rs", "its clock is paused"),
-    ("src/conversation/worker/tests/timing.rs", "its clock is paused"),
+    (
+        "src/conversation/worker/tests/concurrency.rs",
+        "its clock is paused",
+    ),
+    (
+        "src/conversation/worker/tests/outages.rs",
+        "its clock is paused",
+    ),
+    (
+        "src/conversation/worker/tests/timing.rs",
+        "its clock is paused",
+    ),
     ("src/engine/tests/flights.rs", "its clock is paused"),
     ("src/engine/tests/pipeline.rs", "its clock is paused"),
-    ("src/engine/tests/schemas.rs", "its deadline is to be reached"),
-    ("src/memory/tests/replaced.rs", "it spreads moments, and waits for nothing"),
+    (
+        "src/engine/tests/schemas.rs",
+        "its deadline is to be reached",
+    ),
+    (
+        "src/memory/tests/replaced.rs",
+        "it spreads moments, and waits for nothing",
+    ),
     ("tests/auth.rs", "it lets time pass"),
-    ("tests/browser/chromium.rs", "what does not end by itself is killed"),
-    ("tests/conversation/small_model.rs", "it judges as much as the model did in this time"),
+    (
+        "tests/browser/chromium.rs",
+        "what does not end by itself is killed",
+    ),
+    (
+        "tests/conversation/small_model.rs",
+        "it judges as much as the model did in this time",
+    ),
     ("tests/fuzz/schema.rs", "a check ends when it should"),
     ("tests/layering.rs", "it names them"),
 ];
 
 /// Whether a file is code of tests.
 fn is_of_tests(path: &str) -> bool {
-    let is_folder = ["/tests/", "/testkit/", "/conformance/"].iter().any(|folder| path.contains(folder));
+    let is_folder = ["/tests/", "/testkit/", "/conformance/"]
+        .iter()
+        .any(|folder| path.contains(folder));
     path.ends_with(".rs") && (is_folder || path.starts_with("tests/") || path.ends_with("tests.rs"))
 }
 
 /// Returns the lines of a text that fail on a slow machine.
 fn hasty_lines(text: &str) -> Vec<&str> {
-    let hasty = |line: &&str| HASTE.iter().any(|haste| line.contains(haste)) && !line.contains("elapsed() < STUCK");
+    let hasty = |line: &&str| {
+        HASTE.iter().any(|haste| line.contains(haste)) && !line.contains("elapsed() < STUCK")
+    };
     text.lines().filter(hasty).collect()
 }
 
 #[test]
 fn tests_have_no_time_limits_of_their_own() {
-    let files = ["src", "packs", "tests"].iter().flat_map(|folder| files_below(&root().join(folder)));
+    let files = ["src", "packs", "tests"]
+        .iter()
+        .flat_map(|folder| files_below(&root().join(folder)));
     let (mut checked, mut allowed) = (0, BTreeSet::new());
     for file in files {
-        let path = file.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+        let path = file
+            .strip_prefix(root())
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned();
         if !is_of_tests(&path) {
             continue;
         }
@@ -432,11 +623,19 @@ fn tests_have_no_time_limits_of_their_own() {
         let hasty = hasty_lines(&text);
         match MAY_HASTEN.iter().find(|(known, _)| *known == path) {
             Some((known, _)) if !hasty.is_empty() => drop(allowed.insert(*known)),
-            _ => assert_eq!(hasty, Vec::<&str>::new(), "{path}: wait with the testkit, which has one limit for all"),
+            _ => assert_eq!(
+                hasty,
+                Vec::<&str>::new(),
+                "{path}: wait with the testkit, which has one limit for all"
+            ),
         }
     }
     assert!(checked > 300, "{checked} files of tests");
-    assert_eq!(allowed.len(), MAY_HASTEN.len(), "{allowed:?}: the others need no exception");
+    assert_eq!(
+        allowed.len(),
+        MAY_HASTEN.len(),
+        "{allowed:?}: the others need no exception"
+    );
 }
 
 #[test]
@@ -459,7 +658,10 @@ fn every_built_in_manifest_is_registered() {
         swe: helmdeck_packs::swe::Config::default(),
         conversations: helmdeck_conversation::Conversations::default(),
         // All of them are offered.
-        forge: helmdeck_packs::forge::Config { run: true, ..helmdeck_packs::forge::Config::default() },
+        forge: helmdeck_packs::forge::Config {
+            run: true,
+            ..helmdeck_packs::forge::Config::default()
+        },
         seam: helmdeck_packs::seam::Config::of_project("/"),
         egress,
         clock: Arc::new(helmdeck_core::SystemClock::default()),
@@ -467,10 +669,22 @@ fn every_built_in_manifest_is_registered() {
         repo: helmdeck_packs::repo::Config::default(),
     });
     let manifest = |pack: &helmdeck_core::Builtin| pack.manifest.parse::<toml::Table>().unwrap();
-    let names: Vec<String> = packs.iter().map(|pack| manifest(pack)["name"].as_str().unwrap().to_owned()).collect();
-    let families: BTreeSet<&str> = names.iter().filter_map(|name| name.split('.').next()).collect();
-    assert_eq!(families.into_iter().collect::<Vec<_>>(), helmdeck_packs::FAMILIES);
-    let known: BTreeMap<&str, &str> = packs.iter().map(|pack| (pack.file, pack.manifest)).collect();
+    let names: Vec<String> = packs
+        .iter()
+        .map(|pack| manifest(pack)["name"].as_str().unwrap().to_owned())
+        .collect();
+    let families: BTreeSet<&str> = names
+        .iter()
+        .filter_map(|name| name.split('.').next())
+        .collect();
+    assert_eq!(
+        families.into_iter().collect::<Vec<_>>(),
+        helmdeck_packs::FAMILIES
+    );
+    let known: BTreeMap<&str, &str> = packs
+        .iter()
+        .map(|pack| (pack.file, pack.manifest))
+        .collect();
     assert_eq!(known.len(), packs.len(), "two packs name one file");
     let written: BTreeMap<String, String> = files_below(&root().join("packs"))
         .into_iter()
@@ -478,14 +692,29 @@ fn every_built_in_manifest_is_registered() {
         .filter(|file| file.file_name().is_some_and(|name| name != "Cargo.toml"))
         .map(|file| {
             let text = std::fs::read_to_string(&file).unwrap();
-            (file.strip_prefix(root()).unwrap().to_str().unwrap().to_owned(), text)
+            (
+                file.strip_prefix(root())
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .to_owned(),
+                text,
+            )
         })
         .collect();
     assert!(!written.is_empty());
-    let written: BTreeMap<&str, &str> = written.iter().map(|(file, text)| (file.as_str(), text.as_str())).collect();
-    assert_eq!(known, written, "packs/**/*.toml and helmdeck_packs::all() differ");
+    let written: BTreeMap<&str, &str> = written
+        .iter()
+        .map(|(file, text)| (file.as_str(), text.as_str()))
+        .collect();
+    assert_eq!(
+        known, written,
+        "packs/**/*.toml and helmdeck_packs::all() differ"
+    );
     for (file, text) in written {
-        if let Err(error) = helmdeck_core::Manifest::parse(file, text, &|_| Err("it is not built in".into())) {
+        if let Err(error) =
+            helmdeck_core::Manifest::parse(file, text, &|_| Err("it is not built in".into()))
+        {
             panic!("{error}");
         }
     }
@@ -494,39 +723,77 @@ fn every_built_in_manifest_is_registered() {
 /// Images that are named without a digest, and why.
 const IMAGES_BY_NAME: &[(&str, &str)] = &[
     ("scratch", "it is empty"),
-    ("docker.io/library/debian:bookworm-slim", "a build takes its security updates"),
-    ("ghcr.io/helmdeck/helmdeck:latest", "it is what this repository releases"),
-    ("docker.io/library/haproxy:2.8-alpine", "part of an example, which its reader adapts"),
-    ("docker.io/edoburu/pgbouncer:v1.25.1-p0", "part of an example, which its reader adapts"),
-    ("docker.io/chrislusf/seaweedfs:4.44", "part of an example, which its reader adapts"),
+    (
+        "docker.io/library/debian:bookworm-slim",
+        "a build takes its security updates",
+    ),
+    (
+        "ghcr.io/helmdeck/helmdeck:latest",
+        "it is what this repository releases",
+    ),
+    (
+        "docker.io/library/haproxy:2.8-alpine",
+        "part of an example, which its reader adapts",
+    ),
+    (
+        "docker.io/edoburu/pgbouncer:v1.25.1-p0",
+        "part of an example, which its reader adapts",
+    ),
+    (
+        "docker.io/chrislusf/seaweedfs:4.44",
+        "part of an example, which its reader adapts",
+    ),
 ];
 
 #[test]
 fn actions_and_images_are_pinned_by_what_they_are() {
     let is_hex = |text: &str, digits: usize| {
-        text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        text.len() == digits
+            && text
+                .bytes()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     };
     let (mut actions, mut images) = (0, BTreeSet::new());
     for file in files_below(&root().join(".github")) {
         for line in std::fs::read_to_string(&file).unwrap().lines() {
             if let Some((_, action)) = line.split_once("uses: ") {
-                let commit = action.split_whitespace().next().unwrap().split_once('@').unwrap().1;
-                assert!(is_hex(commit, 40) && action.contains(" # v"), "{}: {action}", file.display());
+                let commit = action
+                    .split_whitespace()
+                    .next()
+                    .unwrap()
+                    .split_once('@')
+                    .unwrap()
+                    .1;
+                assert!(
+                    is_hex(commit, 40) && action.contains(" # v"),
+                    "{}: {action}",
+                    file.display()
+                );
                 actions += 1;
             }
         }
     }
     assert!(actions > 10, "{actions}");
     let workflows = files_below(&root().join(".github"));
-    let others = ["Dockerfile", "compose.yaml", "contrib/compose/compose.yaml"].map(|file| root().join(file));
+    let others = ["Dockerfile", "compose.yaml", "contrib/compose/compose.yaml"]
+        .map(|file| root().join(file));
     for file in workflows.into_iter().chain(others) {
         for line in std::fs::read_to_string(&file).unwrap().lines() {
-            let named = line.trim_start().strip_prefix("image: ").or_else(|| line.strip_prefix("FROM "));
-            let Some(image) = named.and_then(|rest| rest.split_whitespace().next()) else { continue };
+            let named = line
+                .trim_start()
+                .strip_prefix("image: ")
+                .or_else(|| line.strip_prefix("FROM "));
+            let Some(image) = named.and_then(|rest| rest.split_whitespace().next()) else {
+                continue;
+            };
             match image.split_once("@sha256:") {
                 Some((_, digest)) => assert!(is_hex(digest, 64), "{image}"),
                 None => {
-                    assert!(IMAGES_BY_NAME.iter().any(|(known, _)| *known == image), "{}: {image}", file.display());
+                    assert!(
+                        IMAGES_BY_NAME.iter().any(|(known, _)| *known == image),
+                        "{}: {image}",
+                        file.display()
+                    );
                     images.insert(image.to_owned());
                 }
             }

@@ -1,4 +1,5 @@
-//! Limits of commands that the kernel keeps: memory, swap and processes by a cgroup, the folder by a file system.
+//! Limits of commands that the kernel keeps: memory, swap and processes by a cgroup, the folder by
+//! a file system.
 //!
 //! Where this machine offers neither, the tests check that `helmdeck check` says so, and that
 //! `sessions.require_limits` refuses to run.
@@ -23,15 +24,26 @@ struct Enforced {
 impl Enforced {
     async fn of(fixture: &SessionFixture) -> Self {
         let said = fixture.engine.probe_sessions().await.unwrap();
-        let enforced =
-            Self { memory: !said.contains("have no cgroup"), disk: !said.contains("no file system of their own") };
-        assert_eq!(said.contains("limits are enforced"), enforced.memory && enforced.disk, "{said}");
-        assert_eq!(said.contains("best effort"), !(enforced.memory && enforced.disk), "{said}");
+        let enforced = Self {
+            memory: !said.contains("have no cgroup"),
+            disk: !said.contains("no file system of their own"),
+        };
+        assert_eq!(
+            said.contains("limits are enforced"),
+            enforced.memory && enforced.disk,
+            "{said}"
+        );
+        assert_eq!(
+            said.contains("best effort"),
+            !(enforced.memory && enforced.disk),
+            "{said}"
+        );
         enforced
     }
 }
 
-/// Python that takes 600 MiB, one way for each line: name, and what takes one of 12 parts of 50 MiB.
+/// Python that takes 600 MiB, one way for each line: name, and what takes one of 12 parts of 50
+/// MiB.
 ///
 /// `size` is the size of a part, `keep` holds what has to live on.
 const MEMORY: &[(&str, &str)] = &[
@@ -40,22 +52,49 @@ const MEMORY: &[(&str, &str)] = &[
         "anonymous_mapping",
         "m = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); m.write(b'x' * size); keep.append(m)",
     ),
-    ("shared_mapping", "m = mmap.mmap(-1, size); m.write(b'x' * size); keep.append(m)"),
-    ("forked", "\nif os.fork() == 0:\n    keep.append(bytearray(b'x') * size); time.sleep(1000)"),
+    (
+        "shared_mapping",
+        "m = mmap.mmap(-1, size); m.write(b'x' * size); keep.append(m)",
+    ),
+    (
+        "forked",
+        "\nif os.fork() == 0:\n    keep.append(bytearray(b'x') * size); time.sleep(1000)",
+    ),
     ("memfd_open", "keep.append(memfd())"),
-    ("memfd_in_flight", "f = memfd(); socket.send_fds(near, [b'x'], [f]); os.close(f)"),
+    (
+        "memfd_in_flight",
+        "f = memfd(); socket.send_fds(near, [b'x'], [f]); os.close(f)",
+    ),
     (
         "memfd_in_nested_flight",
         "a, b = socket.socketpair(); f = memfd(); socket.send_fds(a, [b'x'], [f]); os.close(f)\n\
          socket.send_fds(near, [b'x'], [b.fileno()]); b.close(); keep.append(a)",
     ),
-    ("memfd_mapped_untouched", "f = memfd(); keep.append(mmap.mmap(f, size)); os.close(f)"),
-    ("memfd_mapped_one_page", "f = memfd(); m = mmap.mmap(f, size); os.close(f); os.ftruncate; m[0]; keep.append(m)"),
-    ("memfd_sealed", "f = memfd(os.MFD_ALLOW_SEALING); fcntl.fcntl(f, 1033, 14); keep.append(f)"),
-    ("memfd_in_a_child", "f = memfd()\nif os.fork() == 0: time.sleep(1000)\nos.close(f)"),
+    (
+        "memfd_mapped_untouched",
+        "f = memfd(); keep.append(mmap.mmap(f, size)); os.close(f)",
+    ),
+    (
+        "memfd_mapped_one_page",
+        "f = memfd(); m = mmap.mmap(f, size); os.close(f); os.ftruncate; m[0]; keep.append(m)",
+    ),
+    (
+        "memfd_sealed",
+        "f = memfd(os.MFD_ALLOW_SEALING); fcntl.fcntl(f, 1033, 14); keep.append(f)",
+    ),
+    (
+        "memfd_in_a_child",
+        "f = memfd()\nif os.fork() == 0: time.sleep(1000)\nos.close(f)",
+    ),
     ("tmpfs_file", "open(f'/tmp/{n}', 'wb').write(b'x' * size)"),
-    ("tmpfs_unlinked_in_flight", "f = unlinked('/tmp'); socket.send_fds(near, [b'x'], [f]); os.close(f)"),
-    ("tmpfs_unlinked_mapped", "f = unlinked('/dev/shm'); keep.append(mmap.mmap(f, size)); os.close(f)"),
+    (
+        "tmpfs_unlinked_in_flight",
+        "f = unlinked('/tmp'); socket.send_fds(near, [b'x'], [f]); os.close(f)",
+    ),
+    (
+        "tmpfs_unlinked_mapped",
+        "f = unlinked('/dev/shm'); keep.append(mmap.mmap(f, size)); os.close(f)",
+    ),
     ("shm_file", "open(f'/dev/shm/{n}', 'wb').write(b'x' * size)"),
     (
         "socket_buffers",
@@ -74,11 +113,23 @@ const DISK: &[(&str, &str)] = &[
         "sparse_then_filled",
         "f = open(f'file-{n}', 'wb'); f.truncate(size); f.write(b'x' * size); f.flush(); keep.append(f)",
     ),
-    ("allocated", "f = os.open(f'file-{n}', os.O_CREAT | os.O_RDWR); os.posix_fallocate(f, 0, size)"),
+    (
+        "allocated",
+        "f = os.open(f'file-{n}', os.O_CREAT | os.O_RDWR); os.posix_fallocate(f, 0, size)",
+    ),
     ("unlinked_open", "keep.append(unlinked('.'))"),
-    ("unlinked_in_flight", "f = unlinked('.'); socket.send_fds(near, [b'x'], [f]); os.close(f)"),
-    ("unlinked_mapped_untouched", "f = unlinked('.'); keep.append(mmap.mmap(f, size)); os.close(f)"),
-    ("unlinked_in_a_child", "f = unlinked('.')\nif os.fork() == 0: time.sleep(1000)\nos.close(f)"),
+    (
+        "unlinked_in_flight",
+        "f = unlinked('.'); socket.send_fds(near, [b'x'], [f]); os.close(f)",
+    ),
+    (
+        "unlinked_mapped_untouched",
+        "f = unlinked('.'); keep.append(mmap.mmap(f, size)); os.close(f)",
+    ),
+    (
+        "unlinked_in_a_child",
+        "f = unlinked('.')\nif os.fork() == 0: time.sleep(1000)\nos.close(f)",
+    ),
     (
         "tmpfile",
         "f = os.open('.', os.O_TMPFILE | os.O_RDWR); write(f); socket.send_fds(near, [b'x'], [f]); os.close(f)",
@@ -111,19 +162,27 @@ fn script(part: &str, mebibytes: u32) -> String {
          {}\n\
          print('held', flush=True)\n\
          time.sleep(1000)\n",
-        part.lines().map(|line| format!("    {line}\n")).collect::<String>()
+        part.lines()
+            .map(|line| format!("    {line}\n"))
+            .collect::<String>()
     )
 }
 
 /// Runs a case, at most this long.
 async fn take(fixture: &SessionFixture, part: &str, mebibytes: u32, seconds: u32) -> Came {
-    let input =
-        json!({"argv": ["python3", "-c", script(part, mebibytes), "marker-of-limits"], "timeout_ms": seconds * 1000});
+    let input = json!({"argv": ["python3", "-c", script(part, mebibytes), "marker-of-limits"], "timeout_ms": seconds * 1000});
     fixture.once(input).await
 }
 
 /// Cases that the counting from outside sees, with or without a cgroup.
-const SEEN: &[&str] = &["anonymous", "anonymous_mapping", "shared_mapping", "forked", "memfd_open", "memfd_in_a_child"];
+const SEEN: &[&str] = &[
+    "anonymous",
+    "anonymous_mapping",
+    "shared_mapping",
+    "forked",
+    "memfd_open",
+    "memfd_in_a_child",
+];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_limit_holds_however_memory_is_held() {
@@ -145,8 +204,14 @@ async fn memory_limit_holds_however_memory_is_held() {
     // Below the limit each of them works.
     for (name, part) in MEMORY.iter().filter(|(name, _)| !name.ends_with("buffers")) {
         let script = script(part, 5).replace("time.sleep(1000)\n", "os._exit(0)\n");
-        let came = fixture.once(json!({"argv": ["python3", "-c", script]})).await;
-        assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "held\n"), "{name}: {came:?}");
+        let came = fixture
+            .once(json!({"argv": ["python3", "-c", script]}))
+            .await;
+        assert_eq!(
+            (came.ended.as_str(), came.stdout.as_str()),
+            ("0", "held\n"),
+            "{name}: {came:?}"
+        );
     }
     fixture.engine.shutdown().await;
 }
@@ -157,7 +222,9 @@ async fn disk_limit_holds_however_room_is_held() {
     let enforced = Enforced::of(&fixture).await;
     for (name, part) in DISK {
         if !enforced.disk
-            && name.contains("flight") | name.contains("mapped") | (*name == "tmpfile" || *name == "removed_folder")
+            && name.contains("flight")
+                | name.contains("mapped")
+                | (*name == "tmpfile" || *name == "removed_folder")
         {
             continue;
         }
@@ -170,8 +237,14 @@ async fn disk_limit_holds_however_room_is_held() {
     }
     for (name, part) in DISK {
         let script = script(part, 2).replace("time.sleep(1000)\n", "os._exit(0)\n");
-        let came = fixture.once(json!({"argv": ["python3", "-c", script]})).await;
-        assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "held\n"), "{name}: {came:?}");
+        let came = fixture
+            .once(json!({"argv": ["python3", "-c", script]}))
+            .await;
+        assert_eq!(
+            (came.ended.as_str(), came.stdout.as_str()),
+            ("0", "held\n"),
+            "{name}: {came:?}"
+        );
     }
     fixture.engine.shutdown().await;
     assert!(fixture.folders().is_empty());
@@ -182,22 +255,40 @@ async fn required_limits_refuse_to_run_without() {
     let fixture = SessionFixture::new();
     let enforced = Enforced::of(&fixture).await;
     let required = SessionFixture::with(|config| config.sessions.require_limits = true);
-    let call = required.call_as(&Identity::local(), "once", json!({"sh": "echo ran"})).await;
+    let call = required
+        .call_as(&Identity::local(), "once", json!({"sh": "echo ran"}))
+        .await;
     if enforced.memory && enforced.disk {
         assert_eq!(call.unwrap().0.stdout, "ran\n");
         required.engine.probe_sessions().await.unwrap();
     } else {
         let error = call.unwrap_err();
         assert_eq!(error.code(), Code::SessionUnavailable);
-        assert!(error.message().contains("sessions.require_limits"), "{}", error.message());
+        assert!(
+            error.message().contains("sessions.require_limits"),
+            "{}",
+            error.message()
+        );
         let error = required.engine.probe_sessions().await.unwrap_err();
-        assert!(error.message().contains("sessions.require_limits"), "{}", error.message());
+        assert!(
+            error.message().contains("sessions.require_limits"),
+            "{}",
+            error.message()
+        );
         assert!(required.folders().is_empty(), "no session is made");
         // A session that was made without the setting runs nothing with it, either.
         let session = fixture.kept(&Identity::local(), "true").await;
-        let strict = SessionFixture::engine(fixture.data.path(), |config| config.sessions.require_limits = true);
-        let session = strict.session(&Identity::local(), session.id()).await.unwrap();
-        let error = session.exec(helmdeck_core::session::Exec::new(["true"])).await.unwrap_err();
+        let strict = SessionFixture::engine(fixture.data.path(), |config| {
+            config.sessions.require_limits = true
+        });
+        let session = strict
+            .session(&Identity::local(), session.id())
+            .await
+            .unwrap();
+        let error = session
+            .exec(helmdeck_core::session::Exec::new(["true"]))
+            .await
+            .unwrap_err();
         assert_eq!(error.code(), Code::SessionUnavailable);
         strict.shutdown().await;
     }
@@ -210,12 +301,21 @@ fn check_says_how_limits_are_kept() {
     let home = Home::new();
     let run = home.run(KEY, &["check"]);
     assert!(
-        run.stdout.contains("limits are enforced") || run.stdout.contains("limits are best effort ("),
+        run.stdout.contains("limits are enforced")
+            || run.stdout.contains("limits are best effort ("),
         "{}",
         run.stdout
     );
-    let required = home.command(KEY, &["check"]).env("HELMDECK_SESSIONS__REQUIRE_LIMITS", "true").output().unwrap();
-    let text = format!("{}{}", String::from_utf8_lossy(&required.stdout), String::from_utf8_lossy(&required.stderr));
+    let required = home
+        .command(KEY, &["check"])
+        .env("HELMDECK_SESSIONS__REQUIRE_LIMITS", "true")
+        .output()
+        .unwrap();
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&required.stdout),
+        String::from_utf8_lossy(&required.stderr)
+    );
     match run.stdout.contains("limits are enforced") {
         true => assert!(text.contains("limits are enforced"), "{text}"),
         false => assert!(text.contains("sessions.require_limits is set"), "{text}"),
@@ -228,9 +328,14 @@ fn check_says_how_limits_are_kept() {
 async fn session_folder_is_read_and_written_from_outside() {
     let fixture = SessionFixture::with(|config| config.sessions.disk = 30 << 20);
     let enforced = Enforced::of(&fixture).await;
-    let session = fixture.kept(&Identity::local(), "mkdir in; echo inside > in/file; ls -A").await;
+    let session = fixture
+        .kept(&Identity::local(), "mkdir in; echo inside > in/file; ls -A")
+        .await;
     let folder = session.folder().to_owned();
-    assert_eq!(std::fs::read_to_string(folder.join("in/file")).unwrap(), "inside\n");
+    assert_eq!(
+        std::fs::read_to_string(folder.join("in/file")).unwrap(),
+        "inside\n"
+    );
     std::fs::write(folder.join("out"), "outside\n").unwrap();
     let run = |argv: &[&str]| {
         let exec = helmdeck_core::session::Exec::new(argv.iter().copied());
@@ -238,8 +343,14 @@ async fn session_folder_is_read_and_written_from_outside() {
         async move { session.exec(exec).await.unwrap() }
     };
     let executed = run(&["sh", "-c", "cat out; echo more >> out; ls -A"]).await;
-    assert_eq!(String::from_utf8_lossy(&executed.stdout.head), "outside\nin\nout\n");
-    assert_eq!(std::fs::read_to_string(folder.join("out")).unwrap(), "outside\nmore\n");
+    assert_eq!(
+        String::from_utf8_lossy(&executed.stdout.head),
+        "outside\nin\nout\n"
+    );
+    assert_eq!(
+        std::fs::read_to_string(folder.join("out")).unwrap(),
+        "outside\nmore\n"
+    );
     let device = |path: &std::path::Path| std::fs::metadata(path).unwrap().dev();
     let own = device(&folder) != device(folder.parent().unwrap());
     // A folder that all sessions share is enforced, too.
@@ -253,11 +364,24 @@ async fn session_folder_is_read_and_written_from_outside() {
     assert_eq!(mounts().contains(folder.to_str().unwrap()), own);
     // One engine sees what another has made.
     let other = SessionFixture::engine(fixture.data.path(), |_| {});
-    let same = other.session(&Identity::local(), session.id()).await.unwrap();
-    assert_eq!(std::fs::read_to_string(same.folder().join("in/file")).unwrap(), "inside\n");
+    let same = other
+        .session(&Identity::local(), session.id())
+        .await
+        .unwrap();
+    assert_eq!(
+        std::fs::read_to_string(same.folder().join("in/file")).unwrap(),
+        "inside\n"
+    );
     other.shutdown().await;
-    fixture.engine.end_session(Some(&Identity::local()), session.id()).await.unwrap();
-    assert!(fixture.folders().is_empty() && !mounts().contains(folder.to_str().unwrap()), "nothing stays mounted");
+    fixture
+        .engine
+        .end_session(Some(&Identity::local()), session.id())
+        .await
+        .unwrap();
+    assert!(
+        fixture.folders().is_empty() && !mounts().contains(folder.to_str().unwrap()),
+        "nothing stays mounted"
+    );
     fixture.engine.shutdown().await;
 }
 
@@ -273,16 +397,37 @@ async fn session_whose_mount_is_gone_is_mounted_again() {
         return;
     }
     // As after a restart of a container.
-    assert!(Command::new("umount").arg(&folder).status().unwrap().success());
+    assert!(
+        Command::new("umount")
+            .arg(&folder)
+            .status()
+            .unwrap()
+            .success()
+    );
     // Sandboxes of other tests have a copy of the mount, until they end.
     let other = SessionFixture::engine(fixture.data.path(), |_| {});
-    let same = async || other.session(&Identity::local(), session.id()).await.is_ok();
+    let same = async || {
+        other
+            .session(&Identity::local(), session.id())
+            .await
+            .is_ok()
+    };
     helmdeck_testkit::until("the image to be free", same).await;
-    let same = other.session(&Identity::local(), session.id()).await.unwrap();
-    let executed = same.exec(helmdeck_core::session::Exec::new(["cat", "file"])).await.unwrap();
+    let same = other
+        .session(&Identity::local(), session.id())
+        .await
+        .unwrap();
+    let executed = same
+        .exec(helmdeck_core::session::Exec::new(["cat", "file"]))
+        .await
+        .unwrap();
     assert_eq!(String::from_utf8_lossy(&executed.stdout.head), "here\n");
     other.shutdown().await;
-    fixture.engine.end_session(Some(&Identity::local()), session.id()).await.unwrap();
+    fixture
+        .engine
+        .end_session(Some(&Identity::local()), session.id())
+        .await
+        .unwrap();
     assert!(fixture.folders().is_empty());
     fixture.engine.shutdown().await;
 }
@@ -291,7 +436,9 @@ async fn session_whose_mount_is_gone_is_mounted_again() {
 async fn command_is_in_its_cgroup_from_the_start() {
     let fixture = SessionFixture::with(|config| config.sessions.memory = 300 << 20);
     let enforced = Enforced::of(&fixture).await;
-    let session = fixture.kept(&Identity::local(), "cat /proc/self/cgroup").await;
+    let session = fixture
+        .kept(&Identity::local(), "cat /proc/self/cgroup")
+        .await;
     let running = {
         let exec = helmdeck_core::session::Exec::new(["sleep", "409281"]);
         let session = std::sync::Arc::clone(&session);
@@ -303,7 +450,12 @@ async fn command_is_in_its_cgroup_from_the_start() {
     let own = cgroup_of("sleep\u{0}409281");
     assert_eq!(own.is_some(), enforced.memory);
     if let Some(own) = &own {
-        let read = |name: &str| std::fs::read_to_string(own.join(name)).unwrap().trim().to_owned();
+        let read = |name: &str| {
+            std::fs::read_to_string(own.join(name))
+                .unwrap()
+                .trim()
+                .to_owned()
+        };
         assert_eq!(read("memory.max"), (300 << 20).to_string());
         assert_eq!(read("memory.oom.group"), "1");
         assert_eq!(read("pids.max"), "264");
@@ -315,15 +467,30 @@ async fn command_is_in_its_cgroup_from_the_start() {
             .unwrap()
             .filter_map(|entry| {
                 let path = entry.unwrap().path();
-                let line = String::from_utf8_lossy(&std::fs::read(path.join("cmdline")).ok()?).into_owned();
-                line.contains("409281").then(|| std::fs::read_to_string(path.join("cgroup")).unwrap_or_default())
+                let line = String::from_utf8_lossy(&std::fs::read(path.join("cmdline")).ok()?)
+                    .into_owned();
+                line.contains("409281")
+                    .then(|| std::fs::read_to_string(path.join("cgroup")).unwrap_or_default())
             })
             .collect();
         let name = own.file_name().unwrap().to_str().unwrap();
-        assert!(lines.len() > 1 && lines.iter().all(|line| line.contains(name)), "{lines:?}");
+        assert!(
+            lines.len() > 1 && lines.iter().all(|line| line.contains(name)),
+            "{lines:?}"
+        );
     }
-    fixture.engine.end_session(Some(&Identity::local()), session.id()).await.unwrap();
-    assert_eq!(running.await.unwrap().unwrap_err().code(), Code::SessionUnavailable);
-    assert!(own.is_none_or(|own| !own.exists()), "the cgroup goes with its command");
+    fixture
+        .engine
+        .end_session(Some(&Identity::local()), session.id())
+        .await
+        .unwrap();
+    assert_eq!(
+        running.await.unwrap().unwrap_err().code(),
+        Code::SessionUnavailable
+    );
+    assert!(
+        own.is_none_or(|own| !own.exists()),
+        "the cgroup goes with its command"
+    );
     fixture.engine.shutdown().await;
 }

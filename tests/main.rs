@@ -2,7 +2,11 @@
 //!
 //! A file in this folder is a module here; `layering` fails if one is forgotten.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on has failed"
+)]
 
 mod archive;
 mod artifacts;

@@ -21,7 +21,11 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        Self { home: Home::new(), folders: tempfile::tempdir().unwrap(), config: String::new() }
+        Self {
+            home: Home::new(),
+            folders: tempfile::tempdir().unwrap(),
+            config: String::new(),
+        }
     }
 
     fn path(&self, server: &str, file: &str) -> PathBuf {
@@ -37,7 +41,9 @@ impl Fixture {
         std::fs::create_dir(self.folders.path().join(name)).unwrap();
         self.write(name, "server.sh", SCRIPT);
         self.write(name, "tools.json", &tools.to_string());
-        files.iter().for_each(|(file, text)| self.write(name, file, text));
+        files
+            .iter()
+            .for_each(|(file, text)| self.write(name, file, text));
         let cwd = self.folders.path().join(name);
         self.config += &format!(
             "[[mcp.servers]]\nname = \"{name}\"\ncommand = [\"/bin/sh\", \"server.sh\"]\ncwd = \"{}\"\n{more}\n",
@@ -54,7 +60,10 @@ impl Fixture {
     }
 
     fn starts(&self, server: &str) -> usize {
-        std::fs::read_to_string(self.path(server, "starts")).unwrap_or_default().lines().count()
+        std::fs::read_to_string(self.path(server, "starts"))
+            .unwrap_or_default()
+            .lines()
+            .count()
     }
 
     fn spoken(&self) -> Spoken {
@@ -67,8 +76,13 @@ fn count() -> Value {
 }
 
 fn names(answer: &Value) -> Vec<&str> {
-    let tools = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("no tools: {answer}"));
-    tools.iter().filter_map(|tool| tool["name"].as_str()).collect()
+    let tools = answer["result"]["tools"]
+        .as_array()
+        .unwrap_or_else(|| panic!("no tools: {answer}"));
+    tools
+        .iter()
+        .filter_map(|tool| tool["name"].as_str())
+        .collect()
 }
 
 /// A slow server, one that never answers and one that ends at once.
@@ -88,7 +102,10 @@ fn first_list_over_stdio_has_slow_servers_tools() {
     let mut client = fixture.spoken();
     let list = client.ask(1, "tools/list", json!({}));
     let listed = names(&list);
-    assert!(listed.contains(&"mcp__slow__count") && listed.contains(&"team__read"), "{listed:?}");
+    assert!(
+        listed.contains(&"mcp__slow__count") && listed.contains(&"team__read"),
+        "{listed:?}"
+    );
     assert!(!listed.contains(&"team__lost"));
     assert_eq!(list["result"]["ttlMs"], 0, "two servers are not known");
     client.leave();
@@ -106,7 +123,9 @@ fn first_call_over_stdio_waits_for_its_server() {
     }
     let mut client = fixture.spoken();
     let answer = client.call(1, "team__lost");
-    let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
+    let text = answer["result"]["content"][0]["text"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{answer}"));
     assert!(text.contains("MCP server \"broken\""), "{text}");
     assert_eq!(client.call(2, "mcp__nobody__x")["error"]["code"], -32602);
     client.leave();
@@ -116,14 +135,18 @@ fn first_call_over_stdio_waits_for_its_server() {
 fn first_list_and_call_over_http_wait() {
     let fixture = mixed();
     let server = Server::start(&fixture.home, KEY);
-    let accept =
-        "Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list";
+    let accept = "Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list";
     let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
         "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"}});
-    let request = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}});
+    let request =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}});
     let answer = server.ask(&format!("POST /mcp\n{accept}"), &request.to_string());
-    assert!(names(&answer.json()).contains(&"team__read"), "{}", answer.body);
+    assert!(
+        names(&answer.json()).contains(&"team__read"),
+        "{}",
+        answer.body
+    );
     assert_eq!(server.ask("POST /api/v1/packs/team.read", "{}").code, 200);
 }
 
@@ -136,13 +159,26 @@ fn remembered_tools_list_at_once_and_update() {
     client.leave();
     // The next start needs long, and the server has other tools by then.
     fixture.write("x", "delay", "1");
-    fixture.write("x", "tools.json", &json!([{"name": "fresh", "inputSchema": {"type": "object"}}]).to_string());
+    fixture.write(
+        "x",
+        "tools.json",
+        &json!([{"name": "fresh", "inputSchema": {"type": "object"}}]).to_string(),
+    );
     let mut client = fixture.spoken();
     let list = client.ask(1, "tools/list", json!({}));
-    assert!(names(&list).contains(&"mcp__x__count"), "what it had: {list}");
-    assert_eq!(client.receive()["method"], "notifications/tools/list_changed");
+    assert!(
+        names(&list).contains(&"mcp__x__count"),
+        "what it had: {list}"
+    );
+    assert_eq!(
+        client.receive()["method"],
+        "notifications/tools/list_changed"
+    );
     let list = client.ask(2, "tools/list", json!({}));
-    assert!(names(&list).contains(&"mcp__x__fresh") && !names(&list).contains(&"mcp__x__count"), "{list}");
+    assert!(
+        names(&list).contains(&"mcp__x__fresh") && !names(&list).contains(&"mcp__x__count"),
+        "{list}"
+    );
     client.leave();
 }
 
@@ -156,16 +192,23 @@ fn hits_and_pack_lists_start_no_server() {
     // It could not start any more.
     fixture.write("x", "refuse", "");
     assert_eq!(fixture.home.call(KEY, &["team.read"]).0, "hit");
-    for command in
-        [&["pack", "list"][..], &["pack", "show", "team.read"], &["pack", "show", "mcp.x.count"], &["pack", "check"]]
-    {
+    for command in [
+        &["pack", "list"][..],
+        &["pack", "show", "team.read"],
+        &["pack", "show", "mcp.x.count"],
+        &["pack", "check"],
+    ] {
         let run = fixture.home.run(KEY, command);
         assert_eq!(run.code, 0, "{command:?}: {}{}", run.stdout, run.stderr);
     }
     assert_eq!(fixture.starts("x"), 1, "nothing was started");
     let run = fixture.home.run(KEY, &["mcp", "list"]);
     assert_eq!((run.code, fixture.starts("x")), (1, 2), "`mcp list` asks");
-    assert!(run.stdout.contains("the tools are those of its last start"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("the tools are those of its last start"),
+        "{}",
+        run.stdout
+    );
     // Without the key the file is of no use, and nothing of it can be read.
     let sealed = std::fs::read(fixture.home.data().join("mcp/x.sealed")).unwrap();
     assert!(!String::from_utf8_lossy(&sealed).contains("inputSchema"));
@@ -176,7 +219,10 @@ fn tower(levels: usize) -> Value {
     let mut defs = Map::new();
     for level in 0..levels {
         let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
-        defs.insert(format!("d{level}"), json!({"anyOf": [next, next, next, next]}));
+        defs.insert(
+            format!("d{level}"),
+            json!({"anyOf": [next, next, next, next]}),
+        );
     }
     defs.insert(format!("d{levels}"), json!({"type": "integer"}));
     json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": defs})
@@ -199,7 +245,13 @@ fn hostile_schemas_do_not_stop_a_server() {
     for name in ["in", "out"] {
         let answer = server.ask(&format!("POST /api/v1/packs/mcp.e.{name}"), r#"{"a":"x"}"#);
         assert_eq!(answer.code, 404, "{}", answer.body);
-        assert!(answer.body.contains("unfolds to more than 100000 subschemas"), "{}", answer.body);
+        assert!(
+            answer
+                .body
+                .contains("unfolds to more than 100000 subschemas"),
+            "{}",
+            answer.body
+        );
     }
     let deep = deep.to_string();
     std::thread::scope(|scope| {
@@ -228,25 +280,49 @@ fn hostile_schemas_do_not_stop_a_server() {
 fn packs_folder_created_after_start_is_served() {
     let home = Home::new();
     let folder = home.packs().with_file_name("later");
-    let server = Server::start_with(&home, KEY, &[("HELMDECK_PACKS_DIR", folder.to_str().unwrap())]);
+    let server = Server::start_with(
+        &home,
+        KEY,
+        &[("HELMDECK_PACKS_DIR", folder.to_str().unwrap())],
+    );
     assert_eq!(server.ask("POST /api/v1/packs/first.tool", "{}").code, 404);
     std::fs::create_dir(&folder).unwrap();
     let manifest = "name = \"first.tool\"\nversion = \"v1\"\ndescription = \"x\"\n[handler]\ncommand = [\"cat\"]\n";
     std::fs::write(folder.join("first.toml"), manifest).unwrap();
-    wait_for("the new pack", || server.ask("POST /api/v1/packs/first.tool", "{}").code == 200);
+    wait_for("the new pack", || {
+        server.ask("POST /api/v1/packs/first.tool", "{}").code == 200
+    });
     // A mistake leaves it serving, and is reported.
-    std::fs::write(folder.join("first.toml"), manifest.replace("command", "comand")).unwrap();
-    wait_for("the refusal", || server.ask("GET /readyz", "").body.contains("degraded"));
+    std::fs::write(
+        folder.join("first.toml"),
+        manifest.replace("command", "comand"),
+    )
+    .unwrap();
+    wait_for("the refusal", || {
+        server.ask("GET /readyz", "").body.contains("degraded")
+    });
     assert_eq!(server.ask("POST /api/v1/packs/first.tool", "{}").code, 200);
-    wait_for("the log line", || server.log().contains("the last good version goes on serving"));
+    wait_for("the log line", || {
+        server
+            .log()
+            .contains("the last good version goes on serving")
+    });
 }
 
 #[test]
 fn built_in_manifests_have_title_and_hints() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("packs");
     let mut seen = 0;
-    for family in std::fs::read_dir(root).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
-        for file in std::fs::read_dir(family.path()).unwrap().flatten().map(|entry| entry.path()) {
+    for family in std::fs::read_dir(root)
+        .unwrap()
+        .flatten()
+        .filter(|entry| entry.path().is_dir())
+    {
+        for file in std::fs::read_dir(family.path())
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path())
+        {
             if file.extension().is_none_or(|extension| extension != "toml") {
                 continue;
             }
@@ -254,7 +330,12 @@ fn built_in_manifests_have_title_and_hints() {
             let has = |key: &str| manifest.contains_key(key);
             let reads = manifest.get("read_only").and_then(toml::Value::as_bool) == Some(true);
             assert!(has("title") && has("open_world"), "{}", file.display());
-            assert_eq!((has("destructive"), has("idempotent")), (!reads, !reads), "{}", file.display());
+            assert_eq!(
+                (has("destructive"), has("idempotent")),
+                (!reads, !reads),
+                "{}",
+                file.display()
+            );
             seen += 1;
         }
     }

@@ -21,19 +21,34 @@ pub(crate) struct Spoken {
 
 impl Spoken {
     pub(crate) fn start(mut command: Command) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().unwrap());
-        let mut spoken = Self { child, input, output };
-        let params =
-            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-        assert_eq!(spoken.ask(0, "initialize", params)["result"]["serverInfo"]["name"], "helmdeck");
+        let mut spoken = Self {
+            child,
+            input,
+            output,
+        };
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        assert_eq!(
+            spoken.ask(0, "initialize", params)["result"]["serverInfo"]["name"],
+            "helmdeck"
+        );
         spoken.tell("notifications/initialized", json!({}));
         spoken
     }
 
     fn send(&mut self, message: &Value) {
-        self.input.as_mut().unwrap().write_all(format!("{message}\n").as_bytes()).unwrap();
+        self.input
+            .as_mut()
+            .unwrap()
+            .write_all(format!("{message}\n").as_bytes())
+            .unwrap();
     }
 
     fn tell(&mut self, method: &str, params: Value) {
@@ -58,7 +73,11 @@ impl Spoken {
     }
 
     pub(crate) fn call(&mut self, id: u32, tool: &str) -> Value {
-        self.ask(id, "tools/call", json!({"name": tool, "arguments": {"repo": "a"}}))
+        self.ask(
+            id,
+            "tools/call",
+            json!({"name": tool, "arguments": {"repo": "a"}}),
+        )
     }
 
     /// Closes our end, and returns the exit code and the rest of stdout and stderr.
@@ -70,12 +89,23 @@ impl Spoken {
     fn end(mut self) -> (Option<i32>, String, String) {
         let (mut rest, mut log) = (String::new(), String::new());
         self.output.read_to_string(&mut rest).unwrap();
-        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut log)
+            .unwrap();
         (self.child.wait().unwrap().code(), rest, log)
     }
 
     fn signal(&self, name: &str) {
-        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args([name, &self.child.id().to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 }
 
@@ -83,8 +113,14 @@ impl Spoken {
 fn answers_are_stored_when_the_client_leaves() {
     let home = Home::new();
     let mut spoken = Spoken::start(home.command(KEY, &["mcp"]));
-    assert_eq!(spoken.call(1, "test__echo")["result"]["_meta"]["helmdeck/cache"]["status"], "miss");
-    assert_eq!(spoken.call(2, "test__echo")["result"]["_meta"]["helmdeck/cache"]["status"], "hit");
+    assert_eq!(
+        spoken.call(1, "test__echo")["result"]["_meta"]["helmdeck/cache"]["status"],
+        "miss"
+    );
+    assert_eq!(
+        spoken.call(2, "test__echo")["result"]["_meta"]["helmdeck/cache"]["status"],
+        "hit"
+    );
     assert_eq!(spoken.leave(), (Some(0), String::new(), String::new()));
     // The shell is the same caller, and another process.
     assert_eq!(home.call(KEY, &["test.echo", "repo=a"]).0, "hit");
@@ -95,9 +131,16 @@ fn signal_ends_mcp_like_serve() {
     let home = Home::new();
     for (signal, code) in [("-INT", 130), ("-TERM", 0)] {
         let spoken = Spoken::start(home.command(KEY, &["mcp"]));
-        let sent = Command::new("kill").args([signal, &spoken.child.id().to_string()]).status().unwrap();
+        let sent = Command::new("kill")
+            .args([signal, &spoken.child.id().to_string()])
+            .status()
+            .unwrap();
         assert!(sent.success());
-        assert_eq!(spoken.end().0, Some(code), "{signal}, while the client holds stdin open");
+        assert_eq!(
+            spoken.end().0,
+            Some(code),
+            "{signal}, while the client holds stdin open"
+        );
     }
 }
 
@@ -108,7 +151,10 @@ fn without_key_no_member_and_no_file() {
     command.env_remove("HELMDECK_MEMORY_KEY");
     let mut spoken = Spoken::start(command);
     let answer = spoken.call(1, "test__echo");
-    assert!(answer["result"].get("_meta").is_none() && answer["result"]["isError"] == false, "{answer}");
+    assert!(
+        answer["result"].get("_meta").is_none() && answer["result"]["isError"] == false,
+        "{answer}"
+    );
     assert_eq!(spoken.leave(), (Some(0), String::new(), String::new()));
     assert!(!home.data().exists());
 }
@@ -124,15 +170,28 @@ fn failed_start_answers_the_first_request() {
         command
     };
     for (mut command, reason) in [(wrong, "written with key"), (unreadable, "64 hex")] {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut input = child.stdin.take().unwrap();
-        writeln!(input, "{}", json!({"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {}})).unwrap();
+        writeln!(
+            input,
+            "{}",
+            json!({"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {}})
+        )
+        .unwrap();
         // The client keeps its end open.
         let ended = child.wait_with_output().unwrap();
         drop(input);
         let answer: Value = serde_json::from_slice(&ended.stdout).unwrap();
         let message = answer["error"]["message"].as_str().unwrap();
-        assert!(answer["id"] == 7 && message.contains(reason) && !message.contains("canary"), "{answer}");
+        assert!(
+            answer["id"] == 7 && message.contains(reason) && !message.contains("canary"),
+            "{answer}"
+        );
         assert_eq!(ended.status.code(), Some(78));
         assert!(String::from_utf8(ended.stderr).unwrap().contains(reason));
     }
@@ -147,9 +206,16 @@ fn cancelled_call_kills_its_process_group() {
     let mut spoken = Spoken::start(home.command(KEY, &["mcp"]));
     let call = |progress: Value| json!({"name": "test__stubborn", "arguments": {"repo": "a"}, "_meta": progress});
     for (id, progress) in [(1, json!({})), (2, json!({"progressToken": "p"}))] {
-        spoken.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call(progress)}));
-        wait_for("the program's child", || std::fs::read_to_string(&child_file).is_ok_and(|text| text.ends_with('\n')));
-        let process = std::fs::read_to_string(&child_file).unwrap().trim().to_owned();
+        spoken.send(
+            &json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call(progress)}),
+        );
+        wait_for("the program's child", || {
+            std::fs::read_to_string(&child_file).is_ok_and(|text| text.ends_with('\n'))
+        });
+        let process = std::fs::read_to_string(&child_file)
+            .unwrap()
+            .trim()
+            .to_owned();
         assert!(alive(&process));
         spoken.tell("notifications/cancelled", json!({"requestId": id}));
         wait_for("the end of the program's child", || !alive(&process));
@@ -179,7 +245,10 @@ fn log_has_no_content_stdout_only_messages() {
     let mut spoken = Spoken::start(command);
     let canary = "canary".repeat(2);
     let params = json!({"name": "test__plain", "arguments": {"repo": canary}, "_meta": {"progressToken": 1}});
-    assert_eq!(spoken.ask(1, "tools/call", params)["result"]["isError"], false);
+    assert_eq!(
+        spoken.ask(1, "tools/call", params)["result"]["isError"],
+        false
+    );
     spoken.tell(&format!("notifications/{canary}"), json!({}));
     assert!(spoken.ask(2, &format!("x/{canary}"), json!({}))["error"]["code"] == -32601);
     let (code, rest, log) = spoken.leave();

@@ -15,9 +15,10 @@ use crate::support::{KEY, wait_for};
 
 const FILESYSTEM: &str = "@modelcontextprotocol/server-filesystem/dist/index.js";
 
-/// Runs a server as it is, and counts on the way what it is asked: its folder gets the file `asked`,
-/// and `group` with the id of its process group.
-const COUNTING: &str = "#!/bin/sh\ncd \"$(dirname \"$0\")\"\necho $$ >group\ntee -a asked | \"$@\"\n";
+/// Runs a server as it is, and counts on the way what it is asked: its folder gets the file
+/// `asked`, and `group` with the id of its process group.
+const COUNTING: &str =
+    "#!/bin/sh\ncd \"$(dirname \"$0\")\"\necho $$ >group\ntee -a asked | \"$@\"\n";
 
 /// A home with one server and a folder of notes.
 struct Fixture {
@@ -26,17 +27,34 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Adds a server from npm with `helmdeck mcp add`; the argument `notes` becomes the folder of notes.
+    /// Adds a server from npm with `helmdeck mcp add`; the argument `notes` becomes the folder of
+    /// notes.
     fn with(name: &str, script: &str, arguments: &[&str]) -> Self {
-        let fixture = Self { home: Home::new(), folder: tempfile::tempdir().unwrap() };
+        let fixture = Self {
+            home: Home::new(),
+            folder: tempfile::tempdir().unwrap(),
+        };
         fixture.write("counting.sh", COUNTING);
         fixture.write("notes/a.txt", "note a");
         fixture.write("notes/b.txt", "note b");
         let (counting, notes) = (fixture.path("counting.sh"), fixture.path("notes"));
         let program = Programs::installed().node_script(script);
-        let mut words = vec!["mcp", "add", name, "--", "/bin/sh", counting.to_str().unwrap()];
+        let mut words = vec![
+            "mcp",
+            "add",
+            name,
+            "--",
+            "/bin/sh",
+            counting.to_str().unwrap(),
+        ];
         words.extend(program.iter().map(String::as_str));
-        words.extend(arguments.iter().map(|word| if *word == "notes" { notes.to_str().unwrap() } else { word }));
+        words.extend(arguments.iter().map(|word| {
+            if *word == "notes" {
+                notes.to_str().unwrap()
+            } else {
+                word
+            }
+        }));
         let run = fixture.home.run(KEY, &words);
         assert_eq!(run.code, 0, "{}", run.stderr);
         fixture
@@ -69,7 +87,10 @@ impl Fixture {
     }
 
     fn group(&self) -> String {
-        std::fs::read_to_string(self.path("group")).unwrap().trim().to_owned()
+        std::fs::read_to_string(self.path("group"))
+            .unwrap()
+            .trim()
+            .to_owned()
     }
 }
 
@@ -83,8 +104,15 @@ fn post(server: &Server, pack: &str, input: &Value) -> Answer {
 fn kill_group(group: &str) {
     let group: i32 = group.parse().unwrap();
     assert!(group > 1);
-    // Without `--`, the `kill` of procps 4.0 takes `-9 -12345` for "signal 9 to all processes": kill(-1, SIGKILL).
-    assert!(Command::new("kill").args(["-9", "--", &format!("-{group}")]).status().unwrap().success());
+    // Without `--`, the `kill` of procps 4.0 takes `-9 -12345` for "signal 9 to all processes":
+    // kill(-1, SIGKILL).
+    assert!(
+        Command::new("kill")
+            .args(["-9", "--", &format!("-{group}")])
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 fn lives(pid: &str) -> bool {
@@ -99,41 +127,89 @@ fn read_tools_are_cached_and_write_tools_never() {
     let path = |name: &str| json!({"path": notes.join(name)});
 
     // One command was enough: the tools are packs.
-    let run = fixture
-        .home
-        .run(KEY, &["run", "mcp.files.read_text_file", &format!("path={}", notes.join("a.txt").display()), "--json"]);
+    let run = fixture.home.run(
+        KEY,
+        &[
+            "run",
+            "mcp.files.read_text_file",
+            &format!("path={}", notes.join("a.txt").display()),
+            "--json",
+        ],
+    );
     assert_eq!(run.code, 0, "{}", run.stderr);
     let outcome: Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!(outcome["output"], json!({"content": "note a"}));
-    assert_eq!(outcome["cache"], Value::Null, "a tool by its own name is never cached");
+    assert_eq!(
+        outcome["cache"],
+        Value::Null,
+        "a tool by its own name is never cached"
+    );
     let listed = fixture.home.run(KEY, &["mcp", "list", "--json"]);
     let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
-    assert_eq!(listed["servers"][0]["server"], "secure-filesystem-server 0.2.0", "{listed}");
+    assert_eq!(
+        listed["servers"][0]["server"], "secure-filesystem-server 0.2.0",
+        "{listed}"
+    );
     assert_eq!(fixture.asked("read_text_file"), 1);
 
-    fixture.put("team.read", "files", "read_text_file", "read_only = true", CACHED);
+    fixture.put(
+        "team.read",
+        "files",
+        "read_text_file",
+        "read_only = true",
+        CACHED,
+    );
     fixture.put("team.write", "files", "write_file", "", "");
-    fixture.put("team.lie", "files", "write_file", "read_only = true", CACHED);
-    fixture.put("team.slip", "files", "write_file", "read_only = false", CACHED);
+    fixture.put(
+        "team.lie",
+        "files",
+        "write_file",
+        "read_only = true",
+        CACHED,
+    );
+    fixture.put(
+        "team.slip",
+        "files",
+        "write_file",
+        "read_only = false",
+        CACHED,
+    );
     let check = fixture.home.run(KEY, &["pack", "check"]);
     assert_eq!(check.code, 1);
     assert!(
-        check.stdout.contains("the MCP server \"files\" says that its tool \"write_file\" writes"),
+        check
+            .stdout
+            .contains("the MCP server \"files\" says that its tool \"write_file\" writes"),
         "{}",
         check.stdout
     );
-    assert!(check.stdout.contains("a pack that writes can never be cached"), "{}", check.stdout);
+    assert!(
+        check
+            .stdout
+            .contains("a pack that writes can never be cached"),
+        "{}",
+        check.stdout
+    );
 
     let server = Server::start(&fixture.home, KEY);
     let (first, output) = server.call("team.read", &path("a.txt"));
-    assert_eq!((first.as_str(), &output), ("miss", &json!({"content": "note a"})));
+    assert_eq!(
+        (first.as_str(), &output),
+        ("miss", &json!({"content": "note a"}))
+    );
     let (second, again) = server.call("team.read", &path("a.txt"));
     assert_eq!((second.as_str(), &again), ("hit", &output));
-    assert_eq!(fixture.asked("read_text_file"), 2, "one by its own name, one behind the cache");
+    assert_eq!(
+        fixture.asked("read_text_file"),
+        2,
+        "one by its own name, one behind the cache"
+    );
 
     let (server, input) = (&server, &path("b.txt"));
     let statuses: Vec<String> = std::thread::scope(|scope| {
-        let callers: Vec<_> = (0..50).map(|_| scope.spawn(|| server.call("team.read", input))).collect();
+        let callers: Vec<_> = (0..50)
+            .map(|_| scope.spawn(|| server.call("team.read", input)))
+            .collect();
         callers
             .into_iter()
             .map(|caller| caller.join().unwrap())
@@ -143,8 +219,16 @@ fn read_tools_are_cached_and_write_tools_never() {
             })
             .collect()
     });
-    assert_eq!(fixture.asked("read_text_file"), 3, "50 callers are one call of the server: {statuses:?}");
-    assert_eq!(statuses.iter().filter(|status| *status == "miss").count(), 1, "{statuses:?}");
+    assert_eq!(
+        fixture.asked("read_text_file"),
+        3,
+        "50 callers are one call of the server: {statuses:?}"
+    );
+    assert_eq!(
+        statuses.iter().filter(|status| *status == "miss").count(),
+        1,
+        "{statuses:?}"
+    );
 
     let write = json!({"path": notes.join("c.txt"), "content": "new"});
     for pack in ["team.write", "team.write", "mcp.files.write_file"] {
@@ -158,13 +242,24 @@ fn read_tools_are_cached_and_write_tools_never() {
     // The tool's own failure: outside its folder. Never stored.
     for _ in 0..2 {
         let answer = post(server, "team.read", &json!({"path": "/etc/hostname"}));
-        assert_eq!((answer.code, answer.status().as_str()), (502, "handler_failed"), "{}", answer.body);
+        assert_eq!(
+            (answer.code, answer.status().as_str()),
+            (502, "handler_failed"),
+            "{}",
+            answer.body
+        );
         assert!(answer.body.contains("Access denied"), "{}", answer.body);
     }
     assert_eq!(fixture.asked("read_text_file"), 5);
-    assert!(server.says("Secure MCP Filesystem Server running on stdio"), "stderr goes to the log");
+    assert!(
+        server.says("Secure MCP Filesystem Server running on stdio"),
+        "stderr goes to the log"
+    );
     let metrics = server.ask("GET /metrics", "").body;
-    assert!(metrics.contains("helmdeck_mcp_server_up{server=\"files\"} 1"), "{metrics}");
+    assert!(
+        metrics.contains("helmdeck_mcp_server_up{server=\"files\"} 1"),
+        "{metrics}"
+    );
 }
 
 #[test]
@@ -177,13 +272,24 @@ fn killed_server_is_typed_error_then_restarted() {
     let first = fixture.group();
     let answer = std::thread::scope(|scope| {
         let calling = scope.spawn(|| post(&server, slow, &json!({"duration": 50, "steps": 1})));
-        wait_for("the call to be under way", || fixture.asked("trigger-long-running-operation") == 2);
+        wait_for("the call to be under way", || {
+            fixture.asked("trigger-long-running-operation") == 2
+        });
         kill_group(&first);
         calling.join().unwrap()
     });
-    assert_eq!((answer.code, answer.status().as_str()), (502, "handler_failed"), "{}", answer.body);
+    assert_eq!(
+        (answer.code, answer.status().as_str()),
+        (502, "handler_failed"),
+        "{}",
+        answer.body
+    );
     assert_eq!(answer.json()["retry"], "later");
-    assert!(answer.body.contains("it was killed by signal 9"), "{}", answer.body);
+    assert!(
+        answer.body.contains("it was killed by signal 9"),
+        "{}",
+        answer.body
+    );
     let answer = post(&server, slow, &quick);
     assert_eq!(answer.code, 200, "{}", answer.body);
     let second = fixture.group();
@@ -201,17 +307,38 @@ fn fifty_callers_make_one_tool_call() {
     fixture.put("team.slow", "every", tool, "read_only = true", CACHED);
     let server = Server::start(&fixture.home, KEY);
     // Started and listed already: what takes long is the tool.
-    assert_eq!(post(&server, &format!("mcp.every.{tool}"), &json!({"duration": 0.1, "steps": 1})).code, 200);
+    assert_eq!(
+        post(
+            &server,
+            &format!("mcp.every.{tool}"),
+            &json!({"duration": 0.1, "steps": 1})
+        )
+        .code,
+        200
+    );
     let input = json!({"duration": 3, "steps": 1});
     let (server, input) = (&server, &input);
     let statuses: Vec<String> = std::thread::scope(|scope| {
-        let callers: Vec<_> = (0..50).map(|_| scope.spawn(|| server.call("team.slow", input).0)).collect();
-        callers.into_iter().map(|caller| caller.join().unwrap()).collect()
+        let callers: Vec<_> = (0..50)
+            .map(|_| scope.spawn(|| server.call("team.slow", input).0))
+            .collect();
+        callers
+            .into_iter()
+            .map(|caller| caller.join().unwrap())
+            .collect()
     });
     let count = |status: &str| statuses.iter().filter(|found| *found == status).count();
-    assert_eq!(fixture.asked(tool), 2, "one before, and one for all: {statuses:?}");
+    assert_eq!(
+        fixture.asked(tool),
+        2,
+        "one before, and one for all: {statuses:?}"
+    );
     // A call that is late on a busy machine finds the answer.
-    assert_eq!((count("miss"), count("coalesced") + count("hit")), (1, 49), "all wait for the same call: {statuses:?}");
+    assert_eq!(
+        (count("miss"), count("coalesced") + count("hit")),
+        (1, 49),
+        "all wait for the same call: {statuses:?}"
+    );
     assert!(count("coalesced") > 0, "{statuses:?}");
 }
 
@@ -228,7 +355,9 @@ impl Web {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        wait_for("the server to listen", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        wait_for("the server to listen", || {
+            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
         Self(child)
     }
 }
@@ -242,21 +371,48 @@ impl Drop for Web {
 
 #[test]
 fn http_server_is_found_again_after_restart() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let web = Web::start(port);
     let home = Home::new();
     let url = format!("http://127.0.0.1:{port}/mcp");
-    assert_eq!(home.run(KEY, &["mcp", "add", "web", "--url", &url, "--header", "X-Team=blue"]).code, 0);
+    assert_eq!(
+        home.run(
+            KEY,
+            &[
+                "mcp",
+                "add",
+                "web",
+                "--url",
+                &url,
+                "--header",
+                "X-Team=blue"
+            ]
+        )
+        .code,
+        0
+    );
     let run = home.run(KEY, &["run", "mcp.web.echo", "message=hi"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(run.stdout.contains("Echo: hi"), "{}", run.stdout);
 
     let server = Server::start(&home, KEY);
     let echo = |message: &str| post(&server, "mcp.web.echo", &json!({"message": message}));
-    assert_eq!(echo("one").json()["output"]["content"][0]["text"], "Echo: one");
+    assert_eq!(
+        echo("one").json()["output"]["content"][0]["text"],
+        "Echo: one"
+    );
     drop(web);
     let answer = echo("two");
-    assert_eq!((answer.code, answer.status().as_str()), (502, "handler_failed"), "{}", answer.body);
+    assert_eq!(
+        (answer.code, answer.status().as_str()),
+        (502, "handler_failed"),
+        "{}",
+        answer.body
+    );
     let _web = Web::start(port);
     // The session is gone; whether the first call notices or already has a new one, soon one works.
     let mut answer = echo("three");

@@ -1,6 +1,6 @@
 //! Long packs as MCP tasks of the real program, over HTTP and over stdio: a client that knows tasks
-//! gets one at once, asks for it, finds what came of it as a result and as a resource, and cancels; the
-//! program that ran ends with its task.
+//! gets one at once, asks for it, finds what came of it as a result and as a resource, and cancels;
+//! the program that ran ends with its task.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -35,7 +35,11 @@ fn home() -> Home {
 /// A client of the newest revision that knows tasks.
 enum Client<'a> {
     Http(&'a Server),
-    Stdio { child: Child, input: ChildStdin, output: BufReader<ChildStdout> },
+    Stdio {
+        child: Child,
+        input: ChildStdin,
+        output: BufReader<ChildStdout>,
+    },
 }
 
 impl Client<'_> {
@@ -47,13 +51,22 @@ impl Client<'_> {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        Self::Stdio { child, input, output }
+        let (input, output) = (
+            child.stdin.take().unwrap(),
+            BufReader::new(child.stdout.take().unwrap()),
+        );
+        Self::Stdio {
+            child,
+            input,
+            output,
+        }
     }
 
     /// Sends a request and returns its answer.
     fn ask(&mut self, method: &str, mut params: Value) -> Value {
-        let name = ["name", "uri", "taskId"].iter().find_map(|key| Some(params[key].as_str()?.to_owned()));
+        let name = ["name", "uri", "taskId"]
+            .iter()
+            .find_map(|key| Some(params[key].as_str()?.to_owned()));
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": NEWEST,
             "io.modelcontextprotocol/clientCapabilities": {"extensions": {EXTENSION: {}}},
@@ -62,7 +75,9 @@ impl Client<'_> {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         match self {
             Self::Http(server) => {
-                let name = name.map(|name| format!("\r\nMcp-Name: {name}")).unwrap_or_default();
+                let name = name
+                    .map(|name| format!("\r\nMcp-Name: {name}"))
+                    .unwrap_or_default();
                 let head = format!(
                     "POST /mcp\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: {NEWEST}\r\n\
                      Mcp-Method: {method}{name}"
@@ -80,7 +95,10 @@ impl Client<'_> {
     }
 
     fn begin(&mut self, arguments: Value) -> String {
-        let begun = self.ask("tools/call", json!({"name": "test__long", "arguments": arguments}));
+        let begun = self.ask(
+            "tools/call",
+            json!({"name": "test__long", "arguments": arguments}),
+        );
         assert_eq!(begun["result"]["resultType"], "task", "{begun}");
         begun["result"]["taskId"].as_str().unwrap().to_owned()
     }
@@ -123,15 +141,29 @@ fn a_task_is_begun_followed_read_and_cancelled(home: &Home, client: &mut Client<
     std::fs::write(home.packs().join("go"), "").unwrap();
     let task = client.ended(&id);
     assert_eq!(task["status"], "completed", "{task}");
-    assert_eq!(task["result"]["structuredContent"], json!({"done": true, "input": {"n": 1}}), "{task}");
-    let read = client.ask("resources/read", json!({"uri": format!("helmdeck://jobs/{id}")}));
-    let read: Value = serde_json::from_str(read["result"]["contents"][0]["text"].as_str().unwrap()).unwrap();
-    assert_eq!(read["outcome"]["output"], task["result"]["structuredContent"], "{read}");
+    assert_eq!(
+        task["result"]["structuredContent"],
+        json!({"done": true, "input": {"n": 1}}),
+        "{task}"
+    );
+    let read = client.ask(
+        "resources/read",
+        json!({"uri": format!("helmdeck://jobs/{id}")}),
+    );
+    let read: Value =
+        serde_json::from_str(read["result"]["contents"][0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(
+        read["outcome"]["output"], task["result"]["structuredContent"],
+        "{read}"
+    );
     std::fs::remove_file(home.packs().join("go")).unwrap();
 
     let id = client.begin(json!({"n": 2}));
     let program = pid(home);
-    assert_eq!(client.ask("tasks/cancel", json!({"taskId": id}))["result"], json!({"resultType": "complete"}));
+    assert_eq!(
+        client.ask("tasks/cancel", json!({"taskId": id}))["result"],
+        json!({"resultType": "complete"})
+    );
     assert_eq!(client.ended(&id)["status"], "cancelled");
     wait_for("the program to end", || !is_running(&program));
     let unknown = client.ask("tasks/get", json!({"taskId": "0".repeat(32)}));
@@ -154,12 +186,23 @@ fn over_stdio() {
     // A task ends with the program that runs it, and reports that afterwards.
     let id = client.begin(json!({"n": 3}));
     let program = pid(&home);
-    let Client::Stdio { mut child, input, output } = client else { unreachable!() };
+    let Client::Stdio {
+        mut child,
+        input,
+        output,
+    } = client
+    else {
+        unreachable!()
+    };
     drop((input, output));
     assert_eq!(child.wait().unwrap().code(), Some(0));
     wait_for("the program to end", || !is_running(&program));
     let failed = Client::over_stdio(&home).ended(&id);
-    assert_eq!((&failed["status"], &failed["error"]["data"]["retry"]), (&"failed".into(), &"later".into()), "{failed}");
+    assert_eq!(
+        (&failed["status"], &failed["error"]["data"]["retry"]),
+        (&"failed".into(), &"later".into()),
+        "{failed}"
+    );
 }
 
 #[test]
@@ -183,9 +226,17 @@ fn task_outlives_client_and_killed_server() {
     let server = Server::start(&home, KEY);
     let mut client = Client::Http(&server);
     let kept = client.get(&first);
-    assert_eq!(kept["result"]["structuredContent"]["input"], json!({"n": 1}), "{kept}");
+    assert_eq!(
+        kept["result"]["structuredContent"]["input"],
+        json!({"n": 1}),
+        "{kept}"
+    );
     let lost = client.ended(&second);
-    assert_eq!((&lost["status"], &lost["error"]["data"]["retry"]), (&"failed".into(), &"later".into()), "{lost}");
+    assert_eq!(
+        (&lost["status"], &lost["error"]["data"]["retry"]),
+        (&"failed".into(), &"later".into()),
+        "{lost}"
+    );
     wait_for("the orphan to end", || !is_running(&program));
 }
 
@@ -202,5 +253,9 @@ fn official_client_follows_a_task() {
         asking.join().unwrap()
     });
     assert_eq!(answer["kind"], "task", "{answer}");
-    assert_eq!(answer["result"]["structuredContent"], json!({"done": true, "input": {"n": 1}}), "{answer}");
+    assert_eq!(
+        answer["result"]["structuredContent"],
+        json!({"done": true, "input": {"n": 1}}),
+        "{answer}"
+    );
 }

@@ -1,4 +1,5 @@
-//! Metrics of a real server: how many series there are, and that dashboard and alert rules use those that exist.
+//! Metrics of a real server: how many series there are, and that dashboard and alert rules use
+//! those that exist.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,14 +14,18 @@ use crate::support::program::{Home, Server};
 const MAX_SERIES: usize = 200;
 
 fn contrib(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("contrib").join(file)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("contrib")
+        .join(file)
 }
 
 /// Returns the samples of a server: names with labels, without values.
 fn series(server: &Server) -> Vec<String> {
     let text = server.ask("GET /metrics", "").body;
     let samples = text.lines().filter(|line| !line.starts_with('#'));
-    samples.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
+    samples
+        .map(|line| line.rsplit_once(' ').unwrap().0.to_owned())
+        .collect()
 }
 
 fn name(series: &str) -> &str {
@@ -30,8 +35,12 @@ fn name(series: &str) -> &str {
 /// Returns what a test of Debian's `prometheus` package printed; it must succeed.
 #[track_caller]
 fn promtool(arguments: &[&str], folder: &Path) -> String {
-    let output = Command::new("promtool").args(arguments).current_dir(folder).output();
-    let output = output.unwrap_or_else(|error| panic!("promtool (Debian package prometheus): {error}"));
+    let output = Command::new("promtool")
+        .args(arguments)
+        .current_dir(folder)
+        .output();
+    let output =
+        output.unwrap_or_else(|error| panic!("promtool (Debian package prometheus): {error}"));
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
     assert!(output.status.success(), "{arguments:?}: {text}");
@@ -44,7 +53,10 @@ fn idle_server_has_few_series() {
     let server = Server::start(&home, KEY);
     let idle = series(&server);
     assert!(idle.len() <= MAX_SERIES, "{}: {idle:#?}", idle.len());
-    assert!(!idle.iter().any(|series| series.contains("pack=\"")), "{idle:#?}");
+    assert!(
+        !idle.iter().any(|series| series.contains("pack=\"")),
+        "{idle:#?}"
+    );
     for wanted in [
         "helmdeck_build_info",
         "process_cpu_seconds_total",
@@ -55,12 +67,18 @@ fn idle_server_has_few_series() {
         "process_start_time_seconds",
         "process_threads",
     ] {
-        assert!(idle.iter().any(|series| name(series) == wanted), "{wanted}: {idle:#?}");
+        assert!(
+            idle.iter().any(|series| name(series) == wanted),
+            "{wanted}: {idle:#?}"
+        );
     }
     server.call("test.echo", &json!({"repo": "a"}));
     let called = series(&server);
-    let of_pack: BTreeSet<&str> =
-        called.iter().filter(|series| series.contains("pack=\"test.echo\"")).map(|series| name(series)).collect();
+    let of_pack: BTreeSet<&str> = called
+        .iter()
+        .filter(|series| series.contains("pack=\"test.echo\""))
+        .map(|series| name(series))
+        .collect();
     let wanted = [
         "helmdeck_cache_answers_total",
         "helmdeck_call_duration_seconds_bucket",
@@ -77,9 +95,9 @@ fn idle_server_has_few_series() {
 /// Returns the names of metrics in an expression of `PromQL`.
 fn names_in(expression: &str) -> impl Iterator<Item = &str> {
     let word = |char: char| char.is_ascii_alphanumeric() || char == '_';
-    expression
-        .split(move |char| !word(char))
-        .filter(|word| word.starts_with("helmdeck_") || (word.starts_with("process_") && *word != "process_"))
+    expression.split(move |char| !word(char)).filter(|word| {
+        word.starts_with("helmdeck_") || (word.starts_with("process_") && *word != "process_")
+    })
 }
 
 /// Collects the values of all members with a name.
@@ -105,21 +123,35 @@ fn dashboard_and_alerts_use_metrics_that_exist() {
     for _ in 0..2 {
         server.call("test.echo", &json!({"repo": "a"}));
     }
-    let exist: BTreeSet<String> = series(&server).iter().map(|series| name(series).to_owned()).collect();
+    let exist: BTreeSet<String> = series(&server)
+        .iter()
+        .map(|series| name(series).to_owned())
+        .collect();
 
     let dashboard: Value =
-        serde_json::from_str(&std::fs::read_to_string(contrib("grafana/helmdeck.json")).unwrap()).unwrap();
+        serde_json::from_str(&std::fs::read_to_string(contrib("grafana/helmdeck.json")).unwrap())
+            .unwrap();
     let mut expressions = Vec::new();
     collect(&dashboard, "expr", &mut expressions);
     collect(&dashboard, "definition", &mut expressions);
     assert!(expressions.len() > 25, "{expressions:#?}");
     let alerts = std::fs::read_to_string(contrib("prometheus/alerts.yml")).unwrap();
     // The test has no parser of YAML: any word of the file that looks like a metric counts.
-    let rules: String =
-        alerts.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n");
-    let used: BTreeSet<&str> = expressions.into_iter().chain([rules.as_str()]).flat_map(names_in).collect();
+    let rules: String = alerts
+        .lines()
+        .filter(|line| !line.trim_start().starts_with('#'))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let used: BTreeSet<&str> = expressions
+        .into_iter()
+        .chain([rules.as_str()])
+        .flat_map(names_in)
+        .collect();
     let missing: Vec<&&str> = used.iter().filter(|used| !exist.contains(**used)).collect();
-    assert!(used.len() > 20 && missing.is_empty(), "{missing:?} of {used:?} are not in {exist:#?}");
+    assert!(
+        used.len() > 20 && missing.is_empty(),
+        "{missing:?} of {used:?} are not in {exist:#?}"
+    );
 }
 
 #[test]
@@ -134,17 +166,26 @@ fn alert_rules_pass_promtool() {
 #[test]
 fn dashboard_expressions_pass_promtool() {
     let dashboard: Value =
-        serde_json::from_str(&std::fs::read_to_string(contrib("grafana/helmdeck.json")).unwrap()).unwrap();
+        serde_json::from_str(&std::fs::read_to_string(contrib("grafana/helmdeck.json")).unwrap())
+            .unwrap();
     let mut expressions = Vec::new();
     collect(&dashboard, "expr", &mut expressions);
     let mut rules = "groups:\n  - name: dashboard\n    rules:\n".to_owned();
     for (number, expression) in expressions.iter().enumerate() {
-        let expression = expression.replace("$__rate_interval", "5m").replace("$job", ".*");
+        let expression = expression
+            .replace("$__rate_interval", "5m")
+            .replace("$job", ".*");
         let expression = expression.replace("$instance", ".*").replace("$pack", ".*");
-        rules.push_str(&format!("      - record: expression:{number}\n        expr: {}\n", json!(expression)));
+        rules.push_str(&format!(
+            "      - record: expression:{number}\n        expr: {}\n",
+            json!(expression)
+        ));
     }
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("dashboard.yml"), rules).unwrap();
     let checked = promtool(&["check", "rules", "dashboard.yml"], folder.path());
-    assert!(checked.contains(&format!("{} rules found", expressions.len())), "{checked}");
+    assert!(
+        checked.contains(&format!("{} rules found", expressions.len())),
+        "{checked}"
+    );
 }

@@ -1,6 +1,7 @@
 //! Reading one's own deletes at another server: `Helmdeck-Position` and `Helmdeck-After`.
 //!
-//! The servers hear nothing of each other by themselves: the interval is an hour, and nobody listens.
+//! The servers hear nothing of each other by themselves: the interval is an hour, and nobody
+//! listens.
 
 use std::sync::Arc;
 
@@ -28,42 +29,67 @@ impl Pair {
         let urls = [url.clone(), recorder.url(&url)];
         let servers = [0, 1].map(|index: usize| {
             let mut command = homes[index].command(KEY, SERVE);
-            command.env("HELMDECK_MEMORY_URL", &urls[index]).env("HELMDECK_PACKS_DIR", homes[0].packs());
-            command.env("HELMDECK_MEMORY__LISTEN", "off").env("HELMDECK_CACHE__WATCH_INTERVAL", "1h");
+            command
+                .env("HELMDECK_MEMORY_URL", &urls[index])
+                .env("HELMDECK_PACKS_DIR", homes[0].packs());
+            command
+                .env("HELMDECK_MEMORY__LISTEN", "off")
+                .env("HELMDECK_CACHE__WATCH_INTERVAL", "1h");
             Server::launch(command)
         });
-        Self { _homes: homes, servers, recorder, _database: database }
+        Self {
+            _homes: homes,
+            servers,
+            recorder,
+            _database: database,
+        }
     }
 
     /// Makes both servers know an answer.
     fn warm(&self, input: &Value) {
         let [one, two] = &self.servers;
         assert_eq!(one.call("test.echo", input).0, "miss");
-        wait_for("the answer to be stored", || two.look("test.echo", input) == "hit");
+        wait_for("the answer to be stored", || {
+            two.look("test.echo", input) == "hit"
+        });
         assert_eq!(two.call("test.echo", input).0, "hit");
     }
 
     /// Returns how often the second server has read what others deleted, since the last time.
     fn reads(&self) -> usize {
-        self.recorder.take().iter().filter(|sql| sql.contains("pg_current_snapshot")).count()
+        self.recorder
+            .take()
+            .iter()
+            .filter(|sql| sql.contains("pg_current_snapshot"))
+            .count()
     }
 }
 
 fn position(answer: &Answer) -> String {
     assert!((200..300).contains(&answer.code), "{}", answer.body);
-    answer.header("helmdeck-position").unwrap_or_else(|| panic!("no position: {}", answer.head)).to_owned()
+    answer
+        .header("helmdeck-position")
+        .unwrap_or_else(|| panic!("no position: {}", answer.head))
+        .to_owned()
 }
 
 /// Returns a position with its MAC under a key.
 fn signed(key: &str, position: &str) -> String {
     let ring = KeyRing::parse(("key", key), None).unwrap();
-    let mac = ring.mac(&Namespace::new("", "", None), "delete position", &[position.as_bytes()]);
+    let mac = ring.mac(
+        &Namespace::new("", "", None),
+        "delete position",
+        &[position.as_bytes()],
+    );
     let mac: String = mac[..16].iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{position}-{mac}")
 }
 
 fn after(server: &Server, position: &str, directive: &str, input: &Value) -> Answer {
-    server.ask(&format!("POST /api/v1/packs/test.echo\nHelmdeck-After: {position}{directive}"), &input.to_string())
+    server.ask(
+        &format!("POST /api/v1/packs/test.echo\nHelmdeck-After: {position}{directive}"),
+        &input.to_string(),
+    )
 }
 
 #[test]
@@ -73,8 +99,14 @@ fn caller_sees_its_own_purge_at_the_other_server() {
     for (number, (delete, body)) in [
         ("POST /api/v1/memory/purge", r#"{"tag": "repo:a/0"}"#),
         ("POST /api/v1/memory/purge", r#"{"pack": "test.echo"}"#),
-        ("POST /api/v1/memory/purge", r#"{"namespace": {"tenant": "local", "subject": "local"}}"#),
-        ("POST /api/v1/memory/forget", r#"{"what": ["cache"], "all": true}"#),
+        (
+            "POST /api/v1/memory/purge",
+            r#"{"namespace": {"tenant": "local", "subject": "local"}}"#,
+        ),
+        (
+            "POST /api/v1/memory/forget",
+            r#"{"what": ["cache"], "all": true}"#,
+        ),
     ]
     .into_iter()
     .enumerate()
@@ -108,12 +140,22 @@ fn writes_have_a_position_and_reads_have_none() {
         ("DELETE /api/v1/conversations/s", ""),
     ] {
         let position = position(&one.ask(head, body));
-        let context = two.ask(&format!("GET /api/v1/conversations/s/context\nHelmdeck-After: {position}"), "");
+        let context = two.ask(
+            &format!("GET /api/v1/conversations/s/context\nHelmdeck-After: {position}"),
+            "",
+        );
         assert!([200, 404].contains(&context.code), "{}", context.body);
     }
-    for (head, body) in [("POST /api/v1/packs/test.echo", "{}"), ("GET /api/v1/memory/facts", "")] {
+    for (head, body) in [
+        ("POST /api/v1/packs/test.echo", "{}"),
+        ("GET /api/v1/memory/facts", ""),
+    ] {
         let answer = one.ask(head, body);
-        assert!(answer.code == 200 && answer.header("helmdeck-position").is_none(), "{head}: {}", answer.head);
+        assert!(
+            answer.code == 200 && answer.header("helmdeck-position").is_none(),
+            "{head}: {}",
+            answer.head
+        );
     }
 }
 
@@ -122,11 +164,26 @@ fn malformed_position_is_refused() {
     let pair = Pair::start();
     let two = &pair.servers[1];
     let long = "p3-1-1".repeat(100);
-    for (wrong, why) in [("x", "no server made it"), (&*long, "longer than"), ("p3-1\nHelmdeck-After: p3-1", "twice")] {
+    for (wrong, why) in [
+        ("x", "no server made it"),
+        (&*long, "longer than"),
+        ("p3-1\nHelmdeck-After: p3-1", "twice"),
+    ] {
         let answer = after(two, wrong, "", &json!({}));
-        assert_eq!((answer.code, answer.json()["code"].as_str()), (400, Some("invalid_input")), "{}", answer.body);
-        let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
-        assert!(detail.contains("Helmdeck-After") && detail.contains(why), "{detail}");
+        assert_eq!(
+            (answer.code, answer.json()["code"].as_str()),
+            (400, Some("invalid_input")),
+            "{}",
+            answer.body
+        );
+        let detail = answer.json()["detail"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        assert!(
+            detail.contains("Helmdeck-After") && detail.contains(why),
+            "{detail}"
+        );
     }
 }
 
@@ -138,12 +195,39 @@ fn server_that_cannot_catch_up_uses_no_cached_answer() {
     pair.warm(&input);
     let position = position(&one.ask("POST /api/v1/memory/purge", r#"{"tag": "repo:a/b"}"#));
     // A transaction that no server has made.
-    let (server, transaction) = position.rsplit_once('-').unwrap().0.rsplit_once('-').unwrap();
-    let future = signed(KEY, &format!("{server}-{}", transaction.parse::<i64>().unwrap() + 1_000_000));
+    let (server, transaction) = position
+        .rsplit_once('-')
+        .unwrap()
+        .0
+        .rsplit_once('-')
+        .unwrap();
+    let future = signed(
+        KEY,
+        &format!(
+            "{server}-{}",
+            transaction.parse::<i64>().unwrap() + 1_000_000
+        ),
+    );
     let answer = after(two, &future, "", &input);
-    assert_eq!((answer.status().as_str(), answer.json()["cache"]["reason"].as_str()), ("bypass", Some("behind")));
-    assert!(answer.header("cache-status").unwrap().contains("detail=behind"), "{}", answer.head);
-    assert_eq!(after(two, &future, "\nCache-Control: only-if-cached", &input).status(), "cache_miss");
+    assert_eq!(
+        (
+            answer.status().as_str(),
+            answer.json()["cache"]["reason"].as_str()
+        ),
+        ("bypass", Some("behind"))
+    );
+    assert!(
+        answer
+            .header("cache-status")
+            .unwrap()
+            .contains("detail=behind"),
+        "{}",
+        answer.head
+    );
+    assert_eq!(
+        after(two, &future, "\nCache-Control: only-if-cached", &input).status(),
+        "cache_miss"
+    );
 }
 
 #[test]
@@ -162,8 +246,12 @@ fn position_of_a_key_or_a_system_that_is_gone_stands_for_now() {
     };
     let by_a_removed_key: Made<'_> = &|position| signed(&"7e".repeat(32), &unsigned(position));
     let forged: Made<'_> = &|position| format!("{}-{}", unsigned(position), "0".repeat(32));
-    let of_another_system: Made<'_> = &|position| signed(KEY, &of_system(&unsigned(position), u64::MAX));
-    for (number, made) in [by_a_removed_key, forged, of_another_system].into_iter().enumerate() {
+    let of_another_system: Made<'_> =
+        &|position| signed(KEY, &of_system(&unsigned(position), u64::MAX));
+    for (number, made) in [by_a_removed_key, forged, of_another_system]
+        .into_iter()
+        .enumerate()
+    {
         let input = json!({"repo": format!("a/{number}")});
         let gone = made(&purge(&input));
         assert_eq!(two.call("test.echo", &input).0, "hit");
@@ -184,7 +272,9 @@ fn mcp_calls_take_and_return_positions() {
     let call = |server: &Server, tool: &str, arguments: &Value, more: &Value| {
         let mut meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {}, "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"}});
-        meta.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        meta.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
         let head = format!(
@@ -192,15 +282,32 @@ fn mcp_calls_take_and_return_positions() {
         );
         server.exchange(&head, &message.to_string()).unwrap().json()
     };
-    let forgotten = call(one, "memory__forget", &json!({"what": ["cache"], "all": true}), &json!({}));
+    let forgotten = call(
+        one,
+        "memory__forget",
+        &json!({"what": ["cache"], "all": true}),
+        &json!({}),
+    );
     let position = &forgotten["result"]["_meta"]["helmdeck/position"];
     assert!(position.is_string(), "{forgotten}");
-    let status = |answer: &Value| answer["result"]["_meta"]["helmdeck/cache"]["status"].as_str().map(str::to_owned);
+    let status = |answer: &Value| {
+        answer["result"]["_meta"]["helmdeck/cache"]["status"]
+            .as_str()
+            .map(str::to_owned)
+    };
     let without = call(two, "test__echo", &input, &json!({}));
     assert_eq!(status(&without).as_deref(), Some("hit"), "{without}");
-    let with = call(two, "test__echo", &input, &json!({"helmdeck/after": position}));
+    let with = call(
+        two,
+        "test__echo",
+        &input,
+        &json!({"helmdeck/after": position}),
+    );
     assert_eq!(status(&with).as_deref(), Some("miss"), "{with}");
-    assert!(with["result"]["_meta"].get("helmdeck/position").is_none(), "it only reads: {with}");
+    assert!(
+        with["result"]["_meta"].get("helmdeck/position").is_none(),
+        "it only reads: {with}"
+    );
     let wrong = call(two, "test__echo", &input, &json!({"helmdeck/after": 7}));
     let message = wrong["error"]["message"].as_str().unwrap_or_default();
     assert!(message.contains("helmdeck/after"), "{wrong}");

@@ -20,14 +20,22 @@ fn sighup_reloads_configuration_and_packs() {
     server.signal("-HUP");
     wait_for("the reload", || server.says("\"reloaded\""));
     assert_eq!(named(&server), "200");
-    assert!(server.says("need a restart") && server.says("server.max_requests"), "{}", server.log());
+    assert!(
+        server.says("need a restart") && server.says("server.max_requests"),
+        "{}",
+        server.log()
+    );
     assert!(!server.says("server.allowed_hosts, "), "{}", server.log());
 
     home.configure("[server]\nallowed_hosts = [\"other.example\"]\nmax_requsts = 9\n");
     server.signal("-HUP");
     wait_for("the refusal", || server.says("stays in force"));
     assert!(server.says("max_requsts"), "{}", server.log());
-    assert_eq!(named(&server), "200", "the configuration before is in force");
+    assert_eq!(
+        named(&server),
+        "200",
+        "the configuration before is in force"
+    );
 
     server.signal("-INT");
     assert_eq!(server.ended(), Some(130));
@@ -62,7 +70,9 @@ fn wrong_input_has_one_exit_code() {
         [handler]\ncommand = [\"./test.echo.sh\"]\n[input]\ntype = \"object\"\nadditionalProperties = false\n\
         required = [\"path\"]\n[input.properties]\npath = { type = \"string\" }\nlimit = { type = \"integer\", minimum = 1 }\n";
     std::fs::write(home.packs().join("test.strict.toml"), manifest).unwrap();
-    let run = |arguments: &[&str]| -> Run { home.run(KEY, &[&["run", "test.strict"], arguments].concat()) };
+    let run = |arguments: &[&str]| -> Run {
+        home.run(KEY, &[&["run", "test.strict"], arguments].concat())
+    };
     for wrong in [
         &["path=a", "nope=1"][..],
         &["path=a", "limit=x"],
@@ -88,6 +98,10 @@ fn help_prints_the_exit_codes() {
     let home = Home::new();
     for words in [&["help", "exit-codes"][..], &["exit-codes"]] {
         let shown = home.run(KEY, words);
-        assert!(shown.code == 0 && shown.stdout.contains("130  ended by SIGINT"), "{}", shown.stdout);
+        assert!(
+            shown.code == 0 && shown.stdout.contains("130  ended by SIGINT"),
+            "{}",
+            shown.stdout
+        );
     }
 }

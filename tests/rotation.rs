@@ -1,5 +1,5 @@
-//! A new memory key while a server answers and others write: nothing fails, nothing is lost, however
-//! often it is killed.
+//! A new memory key while a server answers and others write: nothing fails, nothing is lost,
+//! however often it is killed.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -32,8 +32,18 @@ fn id(key: &str) -> String {
 async fn fill(url: &str) {
     let store = store_at(url, &[OLD]).await;
     for start in (0..ROWS).step_by(500) {
-        let one = |n: usize| Op::Put(Put::new(whose(), Kind::Fact, format!("k{n}"), format!("value {n}")));
-        store.write((start..start + 500).map(one).collect()).await.unwrap();
+        let one = |n: usize| {
+            Op::Put(Put::new(
+                whose(),
+                Kind::Fact,
+                format!("k{n}"),
+                format!("value {n}"),
+            ))
+        };
+        store
+            .write((start..start + 500).map(one).collect())
+            .await
+            .unwrap();
     }
     store.close().await.unwrap();
 }
@@ -42,7 +52,12 @@ async fn fill(url: &str) {
 async fn write_late(url: &str) {
     let late = store_at(url, &[OLD, NEW]).await;
     for n in 0..LATE {
-        let put = Put::new(whose(), Kind::Note, format!("late{n}"), format!("late value {n}"));
+        let put = Put::new(
+            whose(),
+            Kind::Note,
+            format!("late{n}"),
+            format!("late value {n}"),
+        );
         late.put(put).await.unwrap();
         tokio::time::sleep(Duration::from_millis(3)).await;
     }
@@ -50,15 +65,32 @@ async fn write_late(url: &str) {
 }
 
 async fn has_all(store: &dyn Store) {
-    let facts = store.scan(&whose(), Kind::Fact, "k", Order::KeyAscending, 2 * ROWS).await.unwrap();
-    let facts: BTreeMap<_, _> = facts.entries.into_iter().map(|row| (row.meta.key.clone(), row)).collect();
+    let facts = store
+        .scan(&whose(), Kind::Fact, "k", Order::KeyAscending, 2 * ROWS)
+        .await
+        .unwrap();
+    let facts: BTreeMap<_, _> = facts
+        .entries
+        .into_iter()
+        .map(|row| (row.meta.key.clone(), row))
+        .collect();
     assert_eq!(facts.len(), ROWS);
     for n in 0..ROWS {
         let found = &facts[&format!("k{n}")];
-        assert_eq!((&found.value[..], found.meta.version), (format!("value {n}").as_bytes(), 1));
+        assert_eq!(
+            (&found.value[..], found.meta.version),
+            (format!("value {n}").as_bytes(), 1)
+        );
     }
-    let notes = store.scan(&whose(), Kind::Note, "late", Order::KeyAscending, 2 * LATE).await.unwrap();
-    let notes: BTreeMap<_, _> = notes.entries.into_iter().map(|row| (row.meta.key, row.value)).collect();
+    let notes = store
+        .scan(&whose(), Kind::Note, "late", Order::KeyAscending, 2 * LATE)
+        .await
+        .unwrap();
+    let notes: BTreeMap<_, _> = notes
+        .entries
+        .into_iter()
+        .map(|row| (row.meta.key, row.value))
+        .collect();
     assert_eq!(notes.len(), LATE);
     for n in 0..LATE {
         assert_eq!(notes[&format!("late{n}")], format!("late value {n}"));
@@ -72,7 +104,11 @@ fn rotating(home: &Home) -> Command {
 }
 
 fn runtime() -> Runtime {
-    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
 }
 
 #[test]
@@ -104,7 +140,9 @@ fn under_load(home: &Home, url: &str) {
     serve.envs([RARELY_POLLED]);
     let server = Server::launch(serve);
     let input = |n: usize| json!({ "repo": n.to_string() });
-    let answers: Vec<Value> = (0..CALLS).map(|n| server.call("test.echo", &input(n)).1).collect();
+    let answers: Vec<Value> = (0..CALLS)
+        .map(|n| server.call("test.echo", &input(n)).1)
+        .collect();
 
     let stop = AtomicBool::new(false);
     let calls = AtomicU64::new(0);
@@ -117,7 +155,10 @@ fn under_load(home: &Home, url: &str) {
                         return;
                     }
                     let which = (n + thread) % CALLS;
-                    assert_eq!(server.call("test.echo", &input(which)), ("hit".to_owned(), answers[which].clone()));
+                    assert_eq!(
+                        server.call("test.echo", &input(which)),
+                        ("hit".to_owned(), answers[which].clone())
+                    );
                     // Fresh answers are written meanwhile.
                     if n % 20 == 0 {
                         server.call("test.echo", &json!({ "repo": format!("new/{thread}/{n}") }));
@@ -130,7 +171,9 @@ fn under_load(home: &Home, url: &str) {
         scope.spawn(move || late.block_on(write_late(url)));
         for kill in 1..=2 {
             let mut rotation = rotating(home).spawn().unwrap();
-            wait_for("rows to be sealed anew", || rows_of(NEW) >= kill * (ROWS as u64) / 4);
+            wait_for("rows to be sealed anew", || {
+                rows_of(NEW) >= kill * (ROWS as u64) / 4
+            });
             rotation.kill().unwrap();
             // On a busy machine the look may take longer than what was left to do.
             match rotation.wait().unwrap().code() {
@@ -149,7 +192,10 @@ fn under_load(home: &Home, url: &str) {
     assert_eq!(last.code, 0, "{}{}", last.stdout, last.stderr);
     let rate = report["resealed"].as_f64().unwrap() / report["seconds"].as_f64().unwrap();
     println!("{report}: {rate:.0} rows/s beside {calls:?} calls");
-    assert_eq!((&report["end"], &report["unreadable"]), (&json!("done"), &json!(0)));
+    assert_eq!(
+        (&report["end"], &report["unreadable"]),
+        (&json!("done"), &json!(0))
+    );
     assert_eq!((&report["key_id"], rows_of(OLD)), (&json!(id(NEW)), 0));
     drop(server);
     runtime.block_on(watch.close()).unwrap();
@@ -163,7 +209,10 @@ fn under_load(home: &Home, url: &str) {
     assert_eq!(doctor.code, 0, "{}{}", doctor.stdout, doctor.stderr);
     let server = Server::start_with(home, NEW, &[RARELY_POLLED]);
     for (n, answer) in answers.iter().enumerate() {
-        assert_eq!(server.call("test.echo", &input(n)), ("hit".to_owned(), answer.clone()));
+        assert_eq!(
+            server.call("test.echo", &input(n)),
+            ("hit".to_owned(), answer.clone())
+        );
     }
     assert_eq!(home.run(OLD, &["memory", "doctor"]).code, 78);
 }
@@ -174,10 +223,20 @@ fn rotation_reports_missing_keys_and_no_work() {
     assert_eq!(home.run(OLD, &["memory", "rotate"]).code, 3, "no store");
     home.call(OLD, &["test.echo"]);
     let run = home.run(OLD, &["memory", "rotate"]);
-    assert_eq!((run.code, run.stdout.contains("nothing to do")), (0, true), "{}{}", run.stdout, run.stderr);
+    assert_eq!(
+        (run.code, run.stdout.contains("nothing to do")),
+        (0, true),
+        "{}{}",
+        run.stdout,
+        run.stderr
+    );
     let run = home.run(NEW, &["memory", "rotate"]);
     assert_eq!(run.code, 78);
-    assert!(run.stderr.contains(&id(OLD)) && run.stderr.contains(&id(NEW)), "{}", run.stderr);
+    assert!(
+        run.stderr.contains(&id(OLD)) && run.stderr.contains(&id(NEW)),
+        "{}",
+        run.stderr
+    );
     let run = Run::of(rotating(&home).output().unwrap());
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert_eq!(home.run(NEW, &["memory", "doctor"]).code, 0);
@@ -195,12 +254,24 @@ fn doctor_without_key_reports_what_it_skipped() {
         assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
     }
     let changed = outside(&home.store())
-        .execute("UPDATE memory_entries SET category = 'x' WHERE key LIKE 'test.echo/%'", [])
+        .execute(
+            "UPDATE memory_entries SET category = 'x' WHERE key LIKE 'test.echo/%'",
+            [],
+        )
         .unwrap();
     let run = home.run(OLD, &["memory", "doctor", "--json"]);
     assert_eq!(run.code, 8, "{}", run.stderr);
     let report: Value = serde_json::from_str(&run.stdout).unwrap();
-    assert_eq!((&report["unreadable"], &report["canary"]), (&json!(changed), &json!("ok")));
-    assert!(report["named"][0].as_str().unwrap().starts_with("local/local cache test.echo/"), "{report}");
+    assert_eq!(
+        (&report["unreadable"], &report["canary"]),
+        (&json!(changed), &json!("ok"))
+    );
+    assert!(
+        report["named"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("local/local cache test.echo/"),
+        "{report}"
+    );
     assert!(report["hints"].to_string().contains("altered"), "{report}");
 }

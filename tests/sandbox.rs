@@ -1,4 +1,5 @@
-//! What the sandbox of sessions refuses, and what it must not take for an attack; by the real program.
+//! What the sandbox of sessions refuses, and what it must not take for an attack; by the real
+//! program.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -53,13 +54,19 @@ shared.unlink()
 #[tokio::test(flavor = "multi_thread")]
 async fn forbidden_system_calls_are_refused() {
     let fixture = SessionFixture::new();
-    let came = fixture.once(json!({"argv": ["python3", "-c", CALLS]})).await;
-    assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "3 ok\n"), "{came:?}");
+    let came = fixture
+        .once(json!({"argv": ["python3", "-c", CALLS]}))
+        .await;
+    assert_eq!(
+        (came.ended.as_str(), came.stdout.as_str()),
+        ("0", "3 ok\n"),
+        "{came:?}"
+    );
     fixture.engine.shutdown().await;
 }
 
-/// Tries to read and change the first process of the sandbox, and prints what is not refused; then what is refused of
-/// another process of the same user, which a debugger may read and change.
+/// Tries to read and change the first process of the sandbox, and prints what is not refused; then
+/// what is refused of another process of the same user, which a debugger may read and change.
 const FIRST: &str = r#"
 import ctypes, errno, os, platform, subprocess, time
 system = ctypes.CDLL(None, use_errno=True)
@@ -119,12 +126,25 @@ print("ok")
 #[tokio::test(flavor = "multi_thread")]
 async fn first_process_is_closed_to_commands() {
     let fixture = SessionFixture::new();
-    let came = fixture.once(json!({"argv": ["python3", "-c", FIRST]})).await;
-    assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "ok\n"), "{came:?}");
+    let came = fixture
+        .once(json!({"argv": ["python3", "-c", FIRST]}))
+        .await;
+    assert_eq!(
+        (came.ended.as_str(), came.stdout.as_str()),
+        ("0", "ok\n"),
+        "{came:?}"
+    );
     // It collects what a command leaves behind, and is gone with the command.
-    let script =
-        "for n in 1 2 3; do (sleep 0.0$n &) ; done; while grep -qx sleep /proc/[0-9]*/comm; do :; done; echo gone";
-    assert_eq!(fixture.once(json!({"sh": script, "merge": true})).await.stdout.lines().last(), Some("gone"));
+    let script = "for n in 1 2 3; do (sleep 0.0$n &) ; done; while grep -qx sleep /proc/[0-9]*/comm; do :; done; echo gone";
+    assert_eq!(
+        fixture
+            .once(json!({"sh": script, "merge": true}))
+            .await
+            .stdout
+            .lines()
+            .last(),
+        Some("gone")
+    );
     fixture.engine.shutdown().await;
 }
 
@@ -141,13 +161,22 @@ async fn host_is_not_described_in_proc() {
     let came = fixture.sh(script).await;
     let host = std::fs::read_to_string("/proc/cmdline").unwrap();
     assert!(!came.stdout.contains(host.trim()), "{came:?}");
-    let lines: Vec<&str> = came.stdout.lines().filter(|line| !line.contains(":/")).collect();
-    assert!(lines.iter().all(|line| line.starts_with("/run/helmdeck __sandbox limits")), "{lines:?}");
+    let lines: Vec<&str> = came
+        .stdout
+        .lines()
+        .filter(|line| !line.contains(":/"))
+        .collect();
+    assert!(
+        lines
+            .iter()
+            .all(|line| line.starts_with("/run/helmdeck __sandbox limits")),
+        "{lines:?}"
+    );
     fixture.engine.shutdown().await;
 }
 
-/// Makes every system call that there can be, with bad arguments, in a child each, and prints those that came through:
-/// `number error`. Calls that would end or block the child are left out.
+/// Makes every system call that there can be, with bad arguments, in a child each, and prints those
+/// that came through: `number error`. Calls that would end or block the child are left out.
 const EVERY: &str = r#"
 import ctypes, errno, os, signal, sys
 system = ctypes.CDLL(None, use_errno=True)
@@ -174,20 +203,39 @@ async fn unlisted_system_calls_do_not_exist() {
     let list = include_str!("../src/sandbox/calls.txt");
     let column = if cfg!(target_arch = "aarch64") { 3 } else { 2 };
     let listed = |word: &str| -> std::collections::BTreeSet<u32> {
-        let lines = list.lines().filter(|line| line.split(' ').next() == Some(word));
-        lines.filter_map(|line| line.split(' ').nth(column)?.parse().ok()).collect()
+        let lines = list
+            .lines()
+            .filter(|line| line.split(' ').next() == Some(word));
+        lines
+            .filter_map(|line| line.split(' ').nth(column)?.parse().ok())
+            .collect()
     };
     let (allowed, refused) = (listed("allow"), listed("refuse"));
-    // The kernel passes these two on without a filter: they only work where it put them itself (`uretprobe`, `uprobe`).
-    let probes: &[u32] = if cfg!(target_arch = "x86_64") { &[335, 336] } else { &[] };
-    let skip: Vec<String> = allowed.iter().chain(probes).map(ToString::to_string).collect();
-    let came = fixture.once(json!({"argv": ["python3", "-c", EVERY, skip.join(",")]})).await;
+    // The kernel passes these two on without a filter: they only work where it put them itself
+    // (`uretprobe`, `uprobe`).
+    let probes: &[u32] = if cfg!(target_arch = "x86_64") {
+        &[335, 336]
+    } else {
+        &[]
+    };
+    let skip: Vec<String> = allowed
+        .iter()
+        .chain(probes)
+        .map(ToString::to_string)
+        .collect();
+    let came = fixture
+        .once(json!({"argv": ["python3", "-c", EVERY, skip.join(",")]}))
+        .await;
     assert_eq!(came.ended, "0", "{came:?}");
     let mut seen = 0;
     for line in came.stdout.lines() {
         let (number, error) = line.split_once(' ').unwrap();
         let (number, error): (u32, i32) = (number.parse().unwrap(), error.parse().unwrap());
-        let expected = if refused.contains(&number) { libc_error::EPERM } else { libc_error::ENOSYS };
+        let expected = if refused.contains(&number) {
+            libc_error::EPERM
+        } else {
+            libc_error::ENOSYS
+        };
         assert_eq!(error, expected, "system call {number}");
         seen += 1;
     }
@@ -233,13 +281,19 @@ print("ok")
 #[tokio::test(flavor = "multi_thread")]
 async fn namespaces_and_other_domains_are_refused() {
     let fixture = SessionFixture::new();
-    let came = fixture.once(json!({"argv": ["python3", "-c", ARGUMENTS]})).await;
-    assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "ok\n"), "{came:?}");
+    let came = fixture
+        .once(json!({"argv": ["python3", "-c", ARGUMENTS]}))
+        .await;
+    assert_eq!(
+        (came.ended.as_str(), came.stdout.as_str()),
+        ("0", "ok\n"),
+        "{came:?}"
+    );
     fixture.engine.shutdown().await;
 }
 
-/// Opens a socket and a pair of each family, as either ABI, and prints what is not as it should be: the
-/// four families of the network namespace open, all others are `EPERM`.
+/// Opens a socket and a pair of each family, as either ABI, and prints what is not as it should be:
+/// the four families of the network namespace open, all others are `EPERM`.
 const FAMILIES: &str = r#"
 import ctypes, errno, platform
 socket, pair = {"x86_64": (41, 53), "aarch64": (198, 199)}[platform.machine()]
@@ -265,8 +319,14 @@ print("ok")
 #[tokio::test(flavor = "multi_thread")]
 async fn sockets_outside_the_network_namespace_are_refused() {
     let fixture = SessionFixture::new();
-    let came = fixture.once(json!({"argv": ["python3", "-c", FAMILIES]})).await;
-    assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "ok\n"), "{came:?}");
+    let came = fixture
+        .once(json!({"argv": ["python3", "-c", FAMILIES]}))
+        .await;
+    assert_eq!(
+        (came.ended.as_str(), came.stdout.as_str()),
+        ("0", "ok\n"),
+        "{came:?}"
+    );
     fixture.engine.shutdown().await;
 }
 
@@ -274,10 +334,19 @@ async fn sockets_outside_the_network_namespace_are_refused() {
 async fn command_variables_stay_out_of_process_lists() {
     let fixture = SessionFixture::new();
     // The linker writes to stderr about every program that it starts.
-    let came = fixture.once(json!({"argv": ["/usr/bin/env"], "env": {"LD_DEBUG": "files", "PATH": "/nowhere"}})).await;
+    let came = fixture
+        .once(json!({"argv": ["/usr/bin/env"], "env": {"LD_DEBUG": "files", "PATH": "/nowhere"}}))
+        .await;
     assert_eq!(came.ended, "0", "{came:?}");
-    assert!(came.stderr.contains("transferring control: /usr/bin/env"), "{came:?}");
-    assert_eq!(came.stderr.matches("transferring control").count(), 1, "{came:?}");
+    assert!(
+        came.stderr.contains("transferring control: /usr/bin/env"),
+        "{came:?}"
+    );
+    assert_eq!(
+        came.stderr.matches("transferring control").count(),
+        1,
+        "{came:?}"
+    );
     assert!(came.stdout.contains("PATH=/nowhere\n"), "{came:?}");
     // One that is longer than a pipe holds, and an input after it.
     let long = "x".repeat(100_000);
@@ -297,17 +366,28 @@ async fn command_variables_stay_out_of_process_lists() {
     let seen = tokio::select! { came = &mut call => panic!("{came:?}"), seen = began => seen };
     assert!(!seen, "seen from outside");
     let came = call.await;
-    assert!(came.stdout.contains("sleep 198712") && !came.stdout.contains("the-value-of"), "{came:?}");
+    assert!(
+        came.stdout.contains("sleep 198712") && !came.stdout.contains("the-value-of"),
+        "{came:?}"
+    );
     fixture.engine.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn command_lines_inside_show_no_host_path() {
     let fixture = SessionFixture::new();
-    let came = fixture.sh("cat /proc/[0-9]*/cmdline | tr '\\0' ' '; readlink /proc/[0-9]*/fd/*").await;
+    let came = fixture
+        .sh("cat /proc/[0-9]*/cmdline | tr '\\0' ' '; readlink /proc/[0-9]*/fd/*")
+        .await;
     let data = fixture.data.path().to_str().unwrap();
-    assert!(came.stdout.contains("/run/helmdeck") && !came.stdout.contains(data), "{came:?}");
-    assert!(!came.stdout.contains(env!("CARGO_BIN_EXE_helmdeck")) && !came.stdout.contains("memfd"), "{came:?}");
+    assert!(
+        came.stdout.contains("/run/helmdeck") && !came.stdout.contains(data),
+        "{came:?}"
+    );
+    assert!(
+        !came.stdout.contains(env!("CARGO_BIN_EXE_helmdeck")) && !came.stdout.contains("memfd"),
+        "{came:?}"
+    );
     fixture.engine.shutdown().await;
 }
 
@@ -321,11 +401,22 @@ async fn memory_that_forked_processes_share_counts_once() {
          \x20       time.sleep(1); os._exit(0)\n\
          for _ in range(8): os.wait()\n\
          print(sum(held[::1 << 20]) == 100 * held[0])\n";
-    let came = fixture.once(json!({"argv": ["python3", "-c", script]})).await;
-    assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "True\n"), "{came:?}");
+    let came = fixture
+        .once(json!({"argv": ["python3", "-c", script]}))
+        .await;
+    assert_eq!(
+        (came.ended.as_str(), came.stdout.as_str()),
+        ("0", "True\n"),
+        "{came:?}"
+    );
     // As soon as each has its own, it counts for each.
-    let script = script.replace("time.sleep(1)", "held[:] = bytes(100 << 20); time.sleep(1000)");
-    let came = fixture.once(json!({"argv": ["python3", "-c", script]})).await;
+    let script = script.replace(
+        "time.sleep(1)",
+        "held[:] = bytes(100 << 20); time.sleep(1000)",
+    );
+    let came = fixture
+        .once(json!({"argv": ["python3", "-c", script]}))
+        .await;
     assert_eq!(came.ended, "OutOfMemory", "{came:?}");
     fixture.engine.shutdown().await;
 }
@@ -343,19 +434,35 @@ async fn lost_sandbox_is_reported_as_killed() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         };
         let own = std::fs::read_to_string(format!("/proc/{supervisor}/oom_score_adj")).unwrap();
-        assert!(Command::new("kill").args(["-9", &supervisor]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-9", &supervisor])
+                .status()
+                .unwrap()
+                .success()
+        );
         own
     };
     let (came, own) = tokio::join!(call, killed);
-    assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("Signalled(9)", "1000\n"), "{came:?}");
-    assert_eq!(own, std::fs::read_to_string("/proc/self/oom_score_adj").unwrap());
+    assert_eq!(
+        (came.ended.as_str(), came.stdout.as_str()),
+        ("Signalled(9)", "1000\n"),
+        "{came:?}"
+    );
+    assert_eq!(
+        own,
+        std::fs::read_to_string("/proc/self/oom_score_adj").unwrap()
+    );
     wait_for("the command to be gone", || !is_running("sleep\u{0}287612"));
     fixture.engine.shutdown().await;
 }
 
 /// Returns the process that waits for a command with this in its line.
 fn supervisor(marker: &str) -> Option<String> {
-    let pids = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap());
+    let pids = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.file_name().into_string().unwrap());
     let matches = |pid: &String| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).into_owned();
@@ -367,16 +474,36 @@ fn supervisor(marker: &str) -> Option<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pinned_session_has_no_network_either() {
     let data = tempfile::tempdir().unwrap();
-    let builtins = vec![runs("keep", "preserve = true"), runs("net", "network = true")];
-    let engine = Engine::builder(Config::default()).builtins(builtins).sessions(place(data.path())).build();
+    let builtins = vec![
+        runs("keep", "preserve = true"),
+        runs("net", "network = true"),
+    ];
+    let engine = Engine::builder(Config::default())
+        .builtins(builtins)
+        .sessions(place(data.path()))
+        .build();
     let call = |pack: &str, input: serde_json::Value| {
-        engine.call(Call::new(PackName::new(pack).unwrap(), input.to_string(), Arc::new(Identity::local())))
+        engine.call(Call::new(
+            PackName::new(pack).unwrap(),
+            input.to_string(),
+            Arc::new(Identity::local()),
+        ))
     };
-    let id = call("test.keep", json!({"sh": "true"})).await.unwrap().session_id.unwrap();
-    let error = call("test.net", json!({"sh": "true", "_session_id": &*id})).await.unwrap_err();
+    let id = call("test.keep", json!({"sh": "true"}))
+        .await
+        .unwrap()
+        .session_id
+        .unwrap();
+    let error = call("test.net", json!({"sh": "true", "_session_id": &*id}))
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), Code::SessionUnavailable);
     assert!(error.message().contains("network"), "{}", error.message());
-    assert!(call("test.keep", json!({"sh": "true", "_session_id": &*id})).await.is_ok());
+    assert!(
+        call("test.keep", json!({"sh": "true", "_session_id": &*id}))
+            .await
+            .is_ok()
+    );
     engine.shutdown().await;
 }
 
@@ -389,12 +516,30 @@ fn data_folder_cannot_be_mounted_for_commands() {
         let mut command = home.command(KEY, &["session", "list"]);
         Run::of(command.env(name, value).output().unwrap())
     };
-    for path in [&data, &data.join("helmdeck.db"), &data.parent().unwrap().to_owned()] {
+    for path in [
+        &data,
+        &data.join("helmdeck.db"),
+        &data.parent().unwrap().to_owned(),
+    ] {
         let run = refused("HELMDECK_SESSIONS__READ_ONLY_PATHS", path);
         assert_ne!(run.code, 0, "{}", path.display());
-        assert!(run.stderr.contains("sessions: read_only_paths"), "{}", run.stderr);
+        assert!(
+            run.stderr.contains("sessions: read_only_paths"),
+            "{}",
+            run.stderr
+        );
     }
-    assert_eq!(refused("HELMDECK_SESSIONS__READ_ONLY_PATHS", "/opt".as_ref()).code, 0);
-    let run = refused("HELMDECK_DATA_DIR", "/usr/share/no-such-folder-of-helmdeck".as_ref());
-    assert!(run.code != 0 && run.stderr.contains("/usr"), "{}", run.stderr);
+    assert_eq!(
+        refused("HELMDECK_SESSIONS__READ_ONLY_PATHS", "/opt".as_ref()).code,
+        0
+    );
+    let run = refused(
+        "HELMDECK_DATA_DIR",
+        "/usr/share/no-such-folder-of-helmdeck".as_ref(),
+    );
+    assert!(
+        run.code != 0 && run.stderr.contains("/usr"),
+        "{}",
+        run.stderr
+    );
 }

@@ -1,6 +1,6 @@
 //! Secrets never leave: canary credentials are put into everything that a handler, GitHub or an
-//! operator can say, and then looked for in everything that comes out. What is looked for in the log is
-//! looked for at its most talkative level.
+//! operator can say, and then looked for in everything that comes out. What is looked for in the
+//! log is looked for at its most talkative level.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -53,18 +53,33 @@ fn log() -> Log {
 #[track_caller]
 fn assert_clean(what: &str, bytes: &[u8]) {
     for needle in NEEDLES {
-        let at = bytes.windows(needle.len()).position(|window| window == needle.as_bytes());
+        let at = bytes
+            .windows(needle.len())
+            .position(|window| window == needle.as_bytes());
         if let Some(at) = at {
             let near = &bytes[at.saturating_sub(200)..bytes.len().min(at + 100)];
-            panic!("{what} holds \"{needle}\": {}", String::from_utf8_lossy(near));
+            panic!(
+                "{what} holds \"{needle}\": {}",
+                String::from_utf8_lossy(near)
+            );
         }
     }
 }
 
 /// Returns all files below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    let entries = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| {
+            if path.is_dir() {
+                files(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
 }
 
 /// Looks into every file, raw, and at its name.
@@ -76,7 +91,10 @@ fn assert_clean_files(folder: &Path) {
         assert_clean(&name, name.as_bytes());
         assert_clean(&name, &bytes);
         let sealed = !name.ends_with(".txt");
-        assert!(!sealed || !String::from_utf8_lossy(&bytes).contains(MARKER), "{name} is in the clear");
+        assert!(
+            !sealed || !String::from_utf8_lossy(&bytes).contains(MARKER),
+            "{name} is in the clear"
+        );
     }
 }
 
@@ -98,26 +116,35 @@ async fn say(cx: Context, input: Json) -> Result<Reply> {
         "validator" => Ok(Reply::json(fine()).with_validator(format!("\"{plain}\""))),
         "failed confirmation" if cx.stale.is_none() => Ok(Reply::json(fine()).with_validator("v1")),
         "error" | "failed confirmation" => {
-            Err(Error::new(Code::HandlerFailed, both.clone()).with_source(std::io::Error::other(both)))
+            Err(Error::new(Code::HandlerFailed, both.clone())
+                .with_source(std::io::Error::other(both)))
         }
-        "violations" => Err(Error::new(Code::InvalidInput, both.clone())
-            .with_violations(vec![Violation { pointer: format!("/{plain}"), detail: both }])),
+        "violations" => Err(
+            Error::new(Code::InvalidInput, both.clone()).with_violations(vec![Violation {
+                pointer: format!("/{plain}"),
+                detail: both,
+            }]),
+        ),
         "panic" => panic!("{both}"),
         "file" => {
-            cx.put_artifact("notes.txt", "text/plain", format!("{MARKER} {both}")).await?;
+            cx.put_artifact("notes.txt", "text/plain", format!("{MARKER} {both}"))
+                .await?;
             Ok(Reply::json(fine()))
         }
         "name of a file" => {
-            cx.put_artifact(&format!("{plain}.txt"), "text/plain", MARKER).await?;
+            cx.put_artifact(&format!("{plain}.txt"), "text/plain", MARKER)
+                .await?;
             Ok(Reply::json(fine()))
         }
         "type of a file" => {
-            cx.put_artifact("typed.txt", &format!("text/plain; token={plain}"), MARKER).await?;
+            cx.put_artifact("typed.txt", &format!("text/plain; token={plain}"), MARKER)
+                .await?;
             Ok(Reply::json(fine()))
         }
         // A pack that gets a secret from a handler may neither show nor store it.
         "told to another" | "told to another that fails" => {
-            let told = Json::from_serialize(&json!({"said": both, "fail": way.ends_with("fails")})).unwrap();
+            let told = Json::from_serialize(&json!({"said": both, "fail": way.ends_with("fails")}))
+                .unwrap();
             let outcome = cx.call("t.told", told).await?;
             Ok(Reply::json(outcome.output))
         }
@@ -128,7 +155,10 @@ async fn say(cx: Context, input: Json) -> Result<Reply> {
 /// Repeats its input.
 async fn repeat(_: Context, input: Json) -> Result<Reply> {
     if input.to_value()["fail"] == true {
-        return Err(Error::new(Code::HandlerFailed, format!("cannot repeat {}", input.as_str())));
+        return Err(Error::new(
+            Code::HandlerFailed,
+            format!("cannot repeat {}", input.as_str()),
+        ));
     }
     Ok(Reply::json(input))
 }
@@ -161,11 +191,22 @@ impl ProgressSink for Progress {
 
 /// Sends a request and returns all of the answer: status, headers, body.
 async fn send(router: &Router, request: http::request::Builder, body: String) -> String {
-    let request = request.header("host", "localhost").header("content-type", "application/json");
-    let answer = router.clone().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
+    let request = request
+        .header("host", "localhost")
+        .header("content-type", "application/json");
+    let answer = router
+        .clone()
+        .oneshot(request.body(Body::from(body)).unwrap())
+        .await
+        .unwrap();
     let (parts, body) = answer.into_parts();
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
-    format!("{} {:?}\n{}", parts.status, parts.headers, String::from_utf8_lossy(&body))
+    format!(
+        "{} {:?}\n{}",
+        parts.status,
+        parts.headers,
+        String::from_utf8_lossy(&body)
+    )
 }
 
 /// Runs every way of one pack in process and over REST, and checks what it says.
@@ -181,19 +222,29 @@ async fn run_all(engine: &Engine, router: &Router, pack: &str) {
                 assert_clean(way, format!("{outcome:?}").as_bytes());
                 for artifact in outcome.artifacts.iter() {
                     let path = format!("/api/v1/artifacts/{}", artifact.key);
-                    assert_clean(way, send(router, Request::get(path), String::new()).await.as_bytes());
+                    assert_clean(
+                        way,
+                        send(router, Request::get(path), String::new())
+                            .await
+                            .as_bytes(),
+                    );
                 }
             }
             Err(error) => {
-                assert_clean(way, format!("{error} {error:?} {} {}", error.problem(), error.cause()).as_bytes());
+                assert_clean(
+                    way,
+                    format!("{error} {error:?} {} {}", error.problem(), error.cause()).as_bytes(),
+                );
             }
         }
         let said = progress.0.lock().unwrap().clone();
         assert!(said.contains("logging in with [secret]"), "{way}: {said}");
         assert_clean(way, said.as_bytes());
         for key in ["one", "one", "two"] {
-            let request = Request::post(format!("/api/v1/packs/{pack}"))
-                .header("idempotency-key", format!("{}-{key}", way.replace(' ', "-")));
+            let request = Request::post(format!("/api/v1/packs/{pack}")).header(
+                "idempotency-key",
+                format!("{}-{key}", way.replace(' ', "-")),
+            );
             assert_clean(way, send(router, request, input.clone()).await.as_bytes());
         }
     }
@@ -202,20 +253,39 @@ async fn run_all(engine: &Engine, router: &Router, pack: &str) {
 #[tokio::test]
 async fn no_handler_output_contains_a_secret() {
     let log = log();
-    let (clock, folder) = (Arc::new(ManualClock::default()), tempfile::tempdir().unwrap());
+    let (clock, folder) = (
+        Arc::new(ManualClock::default()),
+        tempfile::tempdir().unwrap(),
+    );
     let schemas = "[input]\ntype = \"object\"\n[output]\ntype = \"object\"\n";
-    let cached = format!("{schemas}[memory]\ncache = true\nttl = \"1m\"\nrevalidate = true\nstale_if_error = \"1h\"\n");
+    let cached = format!(
+        "{schemas}[memory]\ncache = true\nttl = \"1m\"\nrevalidate = true\nstale_if_error = \"1h\"\n"
+    );
     let names = "credentials = [\"odd\", \"plain\"]";
-    let told = manifest("t.told", "read_only = true", "[memory]\ncache = true\nttl = \"1m\"\n");
+    let told = manifest(
+        "t.told",
+        "read_only = true",
+        "[memory]\ncache = true\nttl = \"1m\"\n",
+    );
     let mut packs = vec![function(&told, repeat).0];
-    for (name, read_only, rest) in [("t.read", true, cached.as_str()), ("t.write", false, schemas)] {
-        packs.push(function(&manifest(name, &format!("read_only = {read_only}\n{names}"), rest), say).0);
+    for (name, read_only, rest) in [
+        ("t.read", true, cached.as_str()),
+        ("t.write", false, schemas),
+    ] {
+        packs.push(
+            function(
+                &manifest(name, &format!("read_only = {read_only}\n{names}"), rest),
+                say,
+            )
+            .0,
+        );
     }
     let memory = engine::memory(folder.path(), &clock).await;
     let (keyring, system) = (Arc::clone(&memory.keyring), memory.system.clone().unwrap());
     let wallet = Wallet::of(&[("odd", ODD), ("plain", PLAIN)]);
     let engine = engine::engine(packs, &clock, &wallet, folder.path(), Some(memory));
-    let server = Server::new(engine.clone(), ServerConfig::default()).clock(Arc::clone(&clock) as _);
+    let server =
+        Server::new(engine.clone(), ServerConfig::default()).clock(Arc::clone(&clock) as _);
     let router = server.remember(system, Some(keyring)).router();
 
     for pack in ["t.read", "t.write"] {
@@ -224,17 +294,35 @@ async fn no_handler_output_contains_a_secret() {
         clock.advance(Duration::from_secs(61));
         run_all(&engine, &router, pack).await;
     }
-    let explained = engine.explain(call("t.read", "{\"way\":\"validator\"}")).await.unwrap();
+    let explained = engine
+        .explain(call("t.read", "{\"way\":\"validator\"}"))
+        .await
+        .unwrap();
     assert_clean("explain", format!("{explained:?}").as_bytes());
-    for path in ["/metrics", "/readyz", "/api/v1/packs/t.read", "/api/v1/memory/namespaces"] {
-        assert_clean(path, send(&router, Request::get(path), String::new()).await.as_bytes());
+    for path in [
+        "/metrics",
+        "/readyz",
+        "/api/v1/packs/t.read",
+        "/api/v1/memory/namespaces",
+    ] {
+        assert_clean(
+            path,
+            send(&router, Request::get(path), String::new())
+                .await
+                .as_bytes(),
+        );
     }
     let metrics = engine.metrics();
-    assert!(metrics.contains("helmdeck_cache_refused_total{reason=\"secret\"}"), "{metrics}");
+    assert!(
+        metrics.contains("helmdeck_cache_refused_total{reason=\"secret\"}"),
+        "{metrics}"
+    );
 
     engine.memory().unwrap().flush().await;
     assert!(
-        files(folder.path()).iter().any(|file| file.ends_with("memory.db-wal")),
+        files(folder.path())
+            .iter()
+            .any(|file| file.ends_with("memory.db-wal")),
         "the log of the file is looked into"
     );
     assert_clean_files(folder.path());
@@ -244,15 +332,29 @@ async fn no_handler_output_contains_a_secret() {
     // Nothing is seen in a sealed file, so the rows are opened too.
     let store = engine::memory(folder.path(), &clock).await.store;
     for kind in Kind::ALL {
-        let rows =
-            store.scan(&Namespace::of_caller(&Identity::local()), kind, "", Order::KeyAscending, 1000).await.unwrap();
-        let values: Vec<_> = rows.entries.iter().map(|entry| String::from_utf8_lossy(&entry.value)).collect();
+        let rows = store
+            .scan(
+                &Namespace::of_caller(&Identity::local()),
+                kind,
+                "",
+                Order::KeyAscending,
+                1000,
+            )
+            .await
+            .unwrap();
+        let values: Vec<_> = rows
+            .entries
+            .iter()
+            .map(|entry| String::from_utf8_lossy(&entry.value))
+            .collect();
         assert_clean(kind.as_str(), format!("{values:?} {rows:?}").as_bytes());
         assert_clean(kind.as_str(), values.concat().as_bytes());
         match kind {
             Kind::Cache => assert!(values.concat().contains(MARKER)),
             Kind::Audit => {
-                let pages = values.iter().map(|page| serde_json::from_str::<AuditPage>(page).unwrap().rows);
+                let pages = values
+                    .iter()
+                    .map(|page| serde_json::from_str::<AuditPage>(page).unwrap().rows);
                 let rows = pages.flatten().count();
                 assert!(rows >= 8 * WAYS.len(), "{rows}");
             }
@@ -261,17 +363,30 @@ async fn no_handler_output_contains_a_secret() {
         }
     }
     let text = log.text();
-    assert!(text.contains("call failed: ") && text.contains("a stale answer is served"), "the log is looked into");
+    assert!(
+        text.contains("call failed: ") && text.contains("a stale answer is served"),
+        "the log is looked into"
+    );
     assert_clean("the log", text.as_bytes());
 }
 
 #[tokio::test]
 async fn a_token_for_github_stays_between_the_two() {
     let log = log();
-    let (github, clock, folder) = (GitHub::start(), Arc::new(ManualClock::default()), tempfile::tempdir().unwrap());
+    let (github, clock, folder) = (
+        GitHub::start(),
+        Arc::new(ManualClock::default()),
+        tempfile::tempdir().unwrap(),
+    );
     let memory = engine::memory(folder.path(), &clock).await;
     let wallet = Wallet::of(&[("github-token", PLAIN)]);
-    let engine = engine::engine(engine::builtins(&github.url(), &clock), &clock, &wallet, folder.path(), Some(memory));
+    let engine = engine::engine(
+        engine::builtins(&github.url(), &clock),
+        &clock,
+        &wallet,
+        folder.path(),
+        Some(memory),
+    );
     let list = json!({"repo": "octokit-fixture-org/paginate-issues", "per_page": 3}).to_string();
     let mut ends = Vec::new();
     for wish in [
@@ -287,23 +402,41 @@ async fn a_token_for_github_stays_between_the_two() {
         github.control(&wish);
         match engine.call(call("github.list_issues", &list)).await {
             Ok(outcome) => {
-                assert_clean("an outcome", format!("{outcome:?} {}", outcome.output.as_str()).as_bytes());
+                assert_clean(
+                    "an outcome",
+                    format!("{outcome:?} {}", outcome.output.as_str()).as_bytes(),
+                );
                 ends.push("ok");
             }
             Err(error) => {
-                assert_clean("an error", format!("{error} {error:?} {} {}", error.problem(), error.cause()).as_bytes());
+                assert_clean(
+                    "an error",
+                    format!("{error} {error:?} {} {}", error.problem(), error.cause()).as_bytes(),
+                );
                 ends.push(error.code().as_str());
             }
         }
         // The next one is asked anew.
         clock.advance(Duration::from_secs(7200));
     }
-    assert_eq!((ends[0], ends[1], *ends.last().unwrap()), ("ok", "invalid_input", "ok"), "{ends:?}");
-    assert!(github.log().iter().all(|entry| entry["with_credential"] == true && entry["if_none_match"].is_null()));
+    assert_eq!(
+        (ends[0], ends[1], *ends.last().unwrap()),
+        ("ok", "invalid_input", "ok"),
+        "{ends:?}"
+    );
+    assert!(
+        github
+            .log()
+            .iter()
+            .all(|entry| entry["with_credential"] == true && entry["if_none_match"].is_null())
+    );
     engine.shutdown().await;
     assert_clean_files(folder.path());
     let text = log.text();
-    assert!(text.contains("hyper"), "the log of what sends the requests is looked into");
+    assert!(
+        text.contains("hyper"),
+        "the log of what sends the requests is looked into"
+    );
     assert_clean("the log", text.as_bytes());
 }
 
@@ -311,11 +444,25 @@ async fn a_token_for_github_stays_between_the_two() {
 fn program_prints_no_key_and_no_credential() {
     let (github, home) = (GitHub::start(), tempfile::tempdir().unwrap());
     let config = home.path().join("helmdeck.toml");
-    let text =
-        format!("[github]\nbase_url = \"{}\"\n[credentials]\ngithub-token = \"env:GITHUB_TOKEN\"\n", github.url());
+    let text = format!(
+        "[github]\nbase_url = \"{}\"\n[credentials]\ngithub-token = \"env:GITHUB_TOKEN\"\n",
+        github.url()
+    );
     std::fs::write(&config, text).unwrap();
-    let list = ["run", "github.list_issues", "repo=octokit-fixture-org/paginate-issues", "per_page=3", "--json"];
-    let explain = ["cache", "explain", "github.list_issues", "repo=octokit-fixture-org/paginate-issues", "per_page=3"];
+    let list = [
+        "run",
+        "github.list_issues",
+        "repo=octokit-fixture-org/paginate-issues",
+        "per_page=3",
+        "--json",
+    ];
+    let explain = [
+        "cache",
+        "explain",
+        "github.list_issues",
+        "repo=octokit-fixture-org/paginate-issues",
+        "per_page=3",
+    ];
     let malformed = format!("{OTHER_KEY}0");
     for (arguments, key, code, shows) in [
         (&["check"][..], KEY, 0, "well-formed"),
@@ -329,12 +476,21 @@ fn program_prints_no_key_and_no_credential() {
         (&["memory", "doctor"], KEY, 0, ""),
         (&["cache", "savings"], KEY, 0, ""),
         (&list, OTHER_KEY, 78, "this store was written with key"),
-        (&["memory", "doctor"], OTHER_KEY, 78, "this store was written with key"),
+        (
+            &["memory", "doctor"],
+            OTHER_KEY,
+            78,
+            "this store was written with key",
+        ),
         (&list, &malformed, 78, "HELMDECK_MEMORY_KEY"),
         (&["key", "check"], &malformed, 78, "HELMDECK_MEMORY_KEY"),
     ] {
         let mut program = Command::new(env!("CARGO_BIN_EXE_helmdeck"));
-        program.args(arguments).env_clear().current_dir(home.path()).stdin(Stdio::null());
+        program
+            .args(arguments)
+            .env_clear()
+            .current_dir(home.path())
+            .stdin(Stdio::null());
         let ended = program
             .envs([("HOME", home.path()), ("HELMDECK_CONFIG", &config)])
             .envs([
@@ -347,13 +503,25 @@ fn program_prints_no_key_and_no_credential() {
             .output()
             .unwrap();
         let said = String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap();
-        assert_eq!((ended.status.code(), said.contains(shows)), (Some(code), true), "{arguments:?}: {said}");
+        assert_eq!(
+            (ended.status.code(), said.contains(shows)),
+            (Some(code), true),
+            "{arguments:?}: {said}"
+        );
         assert_clean(&format!("{arguments:?}"), said.as_bytes());
         for key in [KEY, OTHER_KEY] {
             let half = &key[..32];
-            assert!(!said.to_lowercase().contains(half), "{arguments:?} shows a key");
+            assert!(
+                !said.to_lowercase().contains(half),
+                "{arguments:?} shows a key"
+            );
         }
     }
-    assert!(github.log().iter().all(|entry| entry["with_credential"] == Value::Bool(true)));
+    assert!(
+        github
+            .log()
+            .iter()
+            .all(|entry| entry["with_credential"] == Value::Bool(true))
+    );
     assert_clean_files(home.path());
 }

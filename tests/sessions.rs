@@ -16,10 +16,14 @@ use crate::support::wait_for;
 #[tokio::test(flavor = "multi_thread")]
 async fn command_sees_only_its_folder_and_environment() {
     let fixture = SessionFixture::new();
-    let came = fixture.sh("pwd; echo $HOME; id -u; cat; touch here && ls; test -w /tmp; echo out >&2; exit 3").await;
+    let came = fixture
+        .sh("pwd; echo $HOME; id -u; cat; touch here && ls; test -w /tmp; echo out >&2; exit 3")
+        .await;
     assert_eq!((came.ended.as_str(), came.stderr.as_str()), ("3", "out\n"));
     assert_eq!(came.stdout, "/workspace\n/workspace\n1000\nhere\n");
-    let came = fixture.sh("env; tr '\\0' '\\n' < /proc/1/environ; cat /proc/[0-9]*/environ | tr '\\0' '\\n'").await;
+    let came = fixture
+        .sh("env; tr '\\0' '\\n' < /proc/1/environ; cat /proc/[0-9]*/environ | tr '\\0' '\\n'")
+        .await;
     for line in came.stdout.lines() {
         let name = line.split('=').next().unwrap_or_default();
         let known = [
@@ -51,18 +55,31 @@ async fn command_sees_only_its_folder_and_environment() {
 #[tokio::test(flavor = "multi_thread")]
 async fn input_output_folder_and_variables_are_as_asked() {
     let fixture = SessionFixture::new();
-    let came = fixture.once(json!({"argv": ["cat"], "stdin": "x".repeat(1 << 20)})).await;
-    assert_eq!((came.ended.as_str(), came.stdout.len(), came.left_out), ("0", 1 << 20, 0));
+    let came = fixture
+        .once(json!({"argv": ["cat"], "stdin": "x".repeat(1 << 20)}))
+        .await;
+    assert_eq!(
+        (came.ended.as_str(), came.stdout.len(), came.left_out),
+        ("0", 1 << 20, 0)
+    );
     // A command that does not read does not hang.
-    let came = fixture.once(json!({"argv": ["true"], "stdin": "x".repeat(1 << 20)})).await;
+    let came = fixture
+        .once(json!({"argv": ["true"], "stdin": "x".repeat(1 << 20)}))
+        .await;
     assert_eq!(came.ended, "0");
-    let input = json!({"sh": "echo a; echo b >&2; echo c; echo $WHO", "merge": true, "env": {"WHO": "me"}});
+    let input =
+        json!({"sh": "echo a; echo b >&2; echo c; echo $WHO", "merge": true, "env": {"WHO": "me"}});
     let came = fixture.once(input).await;
-    assert_eq!((came.stdout.as_str(), came.stderr.as_str()), ("a\nb\nc\nme\n", ""));
+    assert_eq!(
+        (came.stdout.as_str(), came.stderr.as_str()),
+        ("a\nb\nc\nme\n", "")
+    );
     let came = fixture.once(json!({"argv": ["no-such-program"]})).await;
     assert_eq!(came.ended, "127");
     assert!(came.stderr.contains("no-such-program"), "{came:?}");
-    let came = fixture.once(json!({"argv": ["true"], "cwd": "not/there"})).await;
+    let came = fixture
+        .once(json!({"argv": ["true"], "cwd": "not/there"}))
+        .await;
     assert_eq!(came.ended, "126", "{came:?}");
     let came = fixture.sh("kill -9 $$").await;
     assert_eq!(came.ended, "137", "{came:?}");
@@ -93,7 +110,10 @@ async fn nothing_of_this_machine_is_seen_but_programs() {
              ln -s / up && ls up/ >/dev/null; mount -t tmpfs x /tmp 2>/dev/null && echo mounted; \
              unshare -U true 2>/dev/null && echo namespaces; grep -h ^CapEff /proc/self/status; grep NoNewPrivs /proc/self/status")
         .await;
-    assert_eq!(came.stdout, "CapEff:\t0000000000000000\nNoNewPrivs:\t1\n", "{came:?}");
+    assert_eq!(
+        came.stdout, "CapEff:\t0000000000000000\nNoNewPrivs:\t1\n",
+        "{came:?}"
+    );
     fixture.engine.shutdown().await;
 }
 
@@ -114,7 +134,9 @@ async fn no_socket_leads_out() {
          \x20   except OSError as error:\n\
          \x20       print('closed')\n"
     );
-    let came = fixture.once(json!({"argv": ["python3", "-c", script]})).await;
+    let came = fixture
+        .once(json!({"argv": ["python3", "-c", script]}))
+        .await;
     assert_eq!(came.stdout, "closed\n".repeat(4), "{came:?}");
     tcp.set_nonblocking(true).unwrap();
     assert!(tcp.accept().is_err());
@@ -123,14 +145,31 @@ async fn no_socket_leads_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_output_costs_little_memory() {
     let fixture = SessionFixture::new();
-    let came = fixture.sh("head -c 1073741824 /dev/zero | tr '\\0' 'x'; echo end").await;
+    let came = fixture
+        .sh("head -c 1073741824 /dev/zero | tr '\\0' 'x'; echo end")
+        .await;
     assert_eq!(came.ended, "0");
     assert_eq!(came.stdout.len() as u64 + came.left_out, (1 << 30) + 4);
-    assert!(came.stdout.len() <= 1 << 20 && came.stdout.ends_with("xend\n"), "{}", came.stdout.len());
+    assert!(
+        came.stdout.len() <= 1 << 20 && came.stdout.ends_with("xend\n"),
+        "{}",
+        came.stdout.len()
+    );
     let mut status = String::new();
-    std::fs::File::open("/proc/self/status").unwrap().read_to_string(&mut status).unwrap();
-    let peak: u64 =
-        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok()).unwrap();
+    std::fs::File::open("/proc/self/status")
+        .unwrap()
+        .read_to_string(&mut status)
+        .unwrap();
+    let peak: u64 = status
+        .lines()
+        .find_map(|line| {
+            line.strip_prefix("VmHWM:")?
+                .split_whitespace()
+                .next()?
+                .parse()
+                .ok()
+        })
+        .unwrap();
     assert!(peak < 512 << 10, "{peak} KiB");
 }
 
@@ -149,7 +188,9 @@ async fn a_fork_bomb_is_stopped_at_its_limit() {
          \x20       time.sleep(1000)\n\
          \x20   count += 1\n\
          print(count, flush=True)\n";
-    let came = fixture.once(json!({"argv": ["python3", "-c", script, "marker-of-the-bomb"]})).await;
+    let came = fixture
+        .once(json!({"argv": ["python3", "-c", script, "marker-of-the-bomb"]}))
+        .await;
     let count: u32 = came.stdout.trim().parse().unwrap();
     assert!((10..64).contains(&count), "{count}");
     wait_for("the bomb to be gone", || !is_running("marker-of-the-bomb"));
@@ -171,7 +212,9 @@ async fn memory_hog_is_killed() {
         "import os, time\nf = os.memfd_create('x')\nfor _ in range(400): os.write(f, bytes(1 << 20))\ntime.sleep(1000)",
     ];
     for hog in hogs {
-        let came = fixture.once(json!({"argv": ["python3", "-c", hog, "marker-of-the-hog"]})).await;
+        let came = fixture
+            .once(json!({"argv": ["python3", "-c", hog, "marker-of-the-hog"]}))
+            .await;
         assert_eq!(came.ended, "OutOfMemory", "{hog}: {came:?}");
         assert!(!is_running("marker-of-the-hog"));
     }
@@ -180,7 +223,13 @@ async fn memory_hog_is_killed() {
     let came = fixture
         .sh("head -c 2G /dev/zero > /tmp/x; head -c 2G /dev/zero > /dev/shm/x; du -cm /tmp /dev/shm | tail -1")
         .await;
-    let megabytes: u32 = came.stdout.split_whitespace().next().unwrap().parse().unwrap();
+    let megabytes: u32 = came
+        .stdout
+        .split_whitespace()
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
     assert!((500..=520).contains(&megabytes), "{came:?}");
 }
 
@@ -196,24 +245,50 @@ async fn a_folder_cannot_be_filled_beyond_its_limit() {
     let full = |came: &Came| came.stderr.contains("No space left on device");
     let came = fixture.sh(fills[0]).await;
     assert!(came.ended == "OutOfDisk" || full(&came), "{came:?}");
-    let came = fixture.once(json!({"argv": ["python3", "-c", fills[1]]})).await;
+    let came = fixture
+        .once(json!({"argv": ["python3", "-c", fills[1]]}))
+        .await;
     assert!(came.ended == "OutOfDisk" || full(&came), "{came:?}");
-    let came = fixture.sh("head -c 200M /dev/zero > big; echo $?; ls -s big").await;
-    assert!(came.ended == "OutOfDisk" || came.stdout.starts_with("153") || full(&came), "{came:?}");
+    let came = fixture
+        .sh("head -c 200M /dev/zero > big; echo $?; ls -s big")
+        .await;
+    assert!(
+        came.ended == "OutOfDisk" || came.stdout.starts_with("153") || full(&came),
+        "{came:?}"
+    );
     // A full folder runs nothing more; one that is a file system of its own can be emptied.
     let session = fixture.kept(&Identity::local(), "true").await;
-    let own = std::fs::read_to_string("/proc/self/mountinfo").unwrap().contains(session.folder().to_str().unwrap());
+    let own = std::fs::read_to_string("/proc/self/mountinfo")
+        .unwrap()
+        .contains(session.folder().to_str().unwrap());
     let put = std::fs::write(session.folder().join("put"), vec![1; 60 << 20]);
-    assert!(put.as_ref().err().is_none_or(|error| error.kind() == std::io::ErrorKind::StorageFull), "{put:?}");
-    let executed = session.exec(helmdeck_core::session::Exec::new(["rm", "put"])).await.unwrap();
-    assert_eq!(executed.ended == helmdeck_core::session::Ended::OutOfDisk, !own, "{executed:?}");
+    assert!(
+        put.as_ref()
+            .err()
+            .is_none_or(|error| error.kind() == std::io::ErrorKind::StorageFull),
+        "{put:?}"
+    );
+    let executed = session
+        .exec(helmdeck_core::session::Exec::new(["rm", "put"]))
+        .await
+        .unwrap();
+    assert_eq!(
+        executed.ended == helmdeck_core::session::Ended::OutOfDisk,
+        !own,
+        "{executed:?}"
+    );
     assert_eq!(session.folder().join("put").exists(), !own);
     // So does one with full supplies, and one with many small files.
     let session = fixture.kept(&Identity::local(), "true").await;
     std::fs::write(session.supplies().join("put"), vec![1; 60 << 20]).unwrap();
-    let executed = session.exec(helmdeck_core::session::Exec::new(["true"])).await.unwrap();
+    let executed = session
+        .exec(helmdeck_core::session::Exec::new(["true"]))
+        .await
+        .unwrap();
     assert_eq!(executed.ended, helmdeck_core::session::Ended::OutOfDisk);
-    let came = fixture.sh("for n in $(seq 20000); do : > $n || exit; done; sleep 1000").await;
+    let came = fixture
+        .sh("for n in $(seq 20000); do : > $n || exit; done; sleep 1000")
+        .await;
     assert!(came.ended == "OutOfDisk" || full(&came), "{came:?}");
     fixture.engine.shutdown().await;
 }
@@ -221,14 +296,18 @@ async fn a_folder_cannot_be_filled_beyond_its_limit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_outlives_its_command() {
     let fixture = SessionFixture::new();
-    let came = fixture.sh("sleep 987654 & setsid sleep 987654 & (sleep 987654 >/dev/null 2>&1 &) ; echo done").await;
+    let came = fixture
+        .sh("sleep 987654 & setsid sleep 987654 & (sleep 987654 >/dev/null 2>&1 &) ; echo done")
+        .await;
     assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "done\n"));
     assert!(!is_running("987654"));
     // It may take long until there is any output.
     let (mut timeout, mut said) = (1_000, String::new());
     while said.is_empty() {
         let script = "echo first; trap '' TERM INT HUP; setsid sleep 876543 & sleep 876543";
-        let came = fixture.once(json!({"sh": script, "timeout_ms": timeout})).await;
+        let came = fixture
+            .once(json!({"sh": script, "timeout_ms": timeout}))
+            .await;
         assert_eq!(came.ended, "TimedOut");
         (timeout, said) = (2 * timeout, came.stdout);
     }

@@ -1,4 +1,5 @@
-//! Jobs of servers that share PostgreSQL: any of them runs a job that waits, and a server that ends loses none.
+//! Jobs of servers that share PostgreSQL: any of them runs a job that waits, and a server that ends
+//! loses none.
 
 use std::sync::Arc;
 
@@ -19,12 +20,20 @@ struct Deck {
 }
 
 impl Deck {
-    /// Prepares servers without starting one. `test.work` runs once, `test.again` may be run once more.
+    /// Prepares servers without starting one. `test.work` runs once, `test.again` may be run once
+    /// more.
     fn new(environment: &[(&'static str, &'static str)]) -> Self {
         let (database, shared) = (Postgres::shared(), tempfile::tempdir().unwrap());
         let url = database.database();
         let environment = environment.to_vec();
-        Self { database, url, shared, homes: Vec::new(), servers: Vec::new(), environment }
+        Self {
+            database,
+            url,
+            shared,
+            homes: Vec::new(),
+            servers: Vec::new(),
+            environment,
+        }
     }
 
     fn start(environment: &[(&'static str, &'static str)], servers: usize) -> Self {
@@ -38,14 +47,19 @@ impl Deck {
         let home = Home::new();
         home.keep_memory_at(&self.url);
         let folder = self.shared.path().display();
-        // Says where and with which input it began, waits until it is let go, and says that it has ended.
+        // Says where and with which input it began, waits until it is let go, and says that it has
+        // ended.
         let held = format!(
             "#!/bin/sh\ninput=$(cat)\nprintf '%s %s\\n' \"$PWD\" \"$input\" >>{folder}/began\n\
              while [ ! -e {folder}/go ]; do sleep 0.02; done\nprintf '{{\"input\":%s}}' \"$input\"\n"
         );
         for (name, more) in [("test.work", ""), ("test.again", "idempotent = true\n")] {
             home.install(name, &held, "");
-            let retry = if more.is_empty() { "" } else { "[job]\nretry = 1\n" };
+            let retry = if more.is_empty() {
+                ""
+            } else {
+                "[job]\nretry = 1\n"
+            };
             let manifest = format!(
                 "name = \"{name}\"\nversion = \"v1\"\ndescription = \"For tests\"\n{more}[handler]\n\
                  command = [\"./{name}.sh\"]\ntimeout = \"10m\"\n{retry}"
@@ -71,7 +85,10 @@ impl Deck {
 
     #[track_caller]
     fn submit(&self, server: usize, pack: &str, name: &str) -> String {
-        id(&self.servers[server].ask(&format!("POST /api/v1/packs/{pack}/jobs"), &json!({"name": name}).to_string()))
+        id(&self.servers[server].ask(
+            &format!("POST /api/v1/packs/{pack}/jobs"),
+            &json!({"name": name}).to_string(),
+        ))
     }
 
     #[track_caller]
@@ -83,7 +100,9 @@ impl Deck {
 
     #[track_caller]
     fn until(&self, server: usize, id: &str, state: &str) -> Value {
-        wait_for(&format!("a job to be {state}"), || self.job(server, id)["state"] == state);
+        wait_for(&format!("a job to be {state}"), || {
+            self.job(server, id)["state"] == state
+        });
         self.job(server, id)
     }
 
@@ -92,7 +111,10 @@ impl Deck {
         let text = std::fs::read_to_string(self.shared.path().join("began")).unwrap_or_default();
         let name = json!({"name": name}).to_string();
         let lines = text.lines().filter_map(|line| line.split_once(' '));
-        lines.filter(|(_, input)| *input == name).map(|(place, _)| place.to_owned()).collect()
+        lines
+            .filter(|(_, input)| *input == name)
+            .map(|(place, _)| place.to_owned())
+            .collect()
     }
 
     #[track_caller]
@@ -115,30 +137,51 @@ fn id(answer: &Answer) -> String {
     answer.json()["id"].as_str().unwrap().to_owned()
 }
 
-const ONE_AT_A_TIME: &[(&str, &str)] = &[("HELMDECK_JOBS__CONCURRENCY", "1"), ("HELMDECK_SERVER__DRAIN_TIMEOUT", "1s")];
+const ONE_AT_A_TIME: &[(&str, &str)] = &[
+    ("HELMDECK_JOBS__CONCURRENCY", "1"),
+    ("HELMDECK_SERVER__DRAIN_TIMEOUT", "1s"),
+];
 
 #[test]
 fn full_server_leaves_jobs_to_others() {
     let deck = Deck::start(ONE_AT_A_TIME, 2);
-    let (one, two) = (deck.submit(0, "test.work", "one"), deck.submit(0, "test.work", "two"));
+    let (one, two) = (
+        deck.submit(0, "test.work", "one"),
+        deck.submit(0, "test.work", "two"),
+    );
     deck.until_began("one", 1);
     deck.until_began("two", 1);
     assert_ne!(deck.began("one"), deck.began("two"), "each server runs one");
     let waits = deck.submit(0, "test.work", "canary");
     assert_eq!(deck.job(1, &waits)["state"], "queued");
-    let sealed = deck.query("SELECT count(*), bool_or(position('canary'::bytea IN sealed) > 0) FROM system_job_calls");
+    let sealed = deck.query(
+        "SELECT count(*), bool_or(position('canary'::bytea IN sealed) > 0) FROM system_job_calls",
+    );
     assert_eq!(sealed, "3|f");
     deck.let_go();
     for (id, name) in [(&one, "one"), (&two, "two"), (&waits, "canary")] {
         let job = deck.until(0, id, "succeeded");
-        assert_eq!((job.get("attempt"), job.get("schedule")), (None, None), "{job}");
+        assert_eq!(
+            (job.get("attempt"), job.get("schedule")),
+            (None, None),
+            "{job}"
+        );
         for server in &deck.servers {
             let result = server.ask(&format!("GET /api/v1/jobs/{id}/result"), "");
-            assert_eq!(result.json()["output"]["input"]["name"], name, "{}", result.body);
+            assert_eq!(
+                result.json()["output"]["input"]["name"],
+                name,
+                "{}",
+                result.body
+            );
         }
         assert_eq!(deck.began(name).len(), 1);
     }
-    assert_eq!(deck.query("SELECT count(*) FROM system_job_calls"), "0", "inputs are not kept");
+    assert_eq!(
+        deck.query("SELECT count(*) FROM system_job_calls"),
+        "0",
+        "inputs are not kept"
+    );
 }
 
 #[test]
@@ -153,25 +196,42 @@ fn waiting_jobs_of_a_killed_server_run_once_elsewhere() {
     assert_eq!(deck.servers[0].ended(), None, "it was killed");
     deck.add();
     let answer = deck.servers[1].ask(&format!("DELETE /api/v1/jobs/{cancelled}"), "");
-    assert_eq!((answer.code, answer.json()["state"].clone()), (200, json!("cancelled")), "{}", answer.body);
+    assert_eq!(
+        (answer.code, answer.json()["state"].clone()),
+        (200, json!("cancelled")),
+        "{}",
+        answer.body
+    );
     deck.let_go();
     for id in &waiting {
         deck.until(1, id, "succeeded");
     }
     let lost = deck.until(1, &running, "failed");
-    assert!(lost["error"]["message"].as_str().unwrap().contains("start it again"), "{lost}");
+    assert!(
+        lost["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("start it again"),
+        "{lost}"
+    );
     for name in names {
         assert_eq!(deck.began(name).len(), 1, "{name}");
     }
     assert!(deck.began("never").is_empty());
     let metrics = deck.servers[1].ask("GET /metrics", "").body;
-    assert!(metrics.contains("helmdeck_jobs_claimed_total 5"), "{metrics}");
+    assert!(
+        metrics.contains("helmdeck_jobs_claimed_total 5"),
+        "{metrics}"
+    );
 }
 
 #[test]
 fn only_jobs_that_may_run_again_do() {
     let mut deck = Deck::start(&[], 1);
-    let (again, once) = (deck.submit(0, "test.again", "again"), deck.submit(0, "test.work", "once"));
+    let (again, once) = (
+        deck.submit(0, "test.again", "again"),
+        deck.submit(0, "test.work", "once"),
+    );
     deck.until_began("again", 1);
     deck.until_began("once", 1);
     assert_eq!(deck.job(0, &again)["attempt"], 1);
@@ -184,7 +244,10 @@ fn only_jobs_that_may_run_again_do() {
     assert_eq!(job["attempt"], 2, "{job}");
     deck.let_go();
     deck.until(1, &again, "succeeded");
-    assert_eq!((deck.began("again").len(), deck.began("once").len()), (2, 1));
+    assert_eq!(
+        (deck.began("again").len(), deck.began("once").len()),
+        (2, 1)
+    );
 }
 
 #[test]
@@ -200,22 +263,43 @@ fn frozen_server_changes_no_job_that_another_took() {
     assert_eq!(done["attempt"], 2, "{done}");
     // Its run has ended too, and it would write that.
     deck.servers[0].signal("-CONT");
-    wait_for("it to join again", || deck.servers[0].says("not heard of for too long"));
-    wait_for("it to see the end", || deck.job(0, &again)["state"] == "succeeded");
+    wait_for("it to join again", || {
+        deck.servers[0].says("not heard of for too long")
+    });
+    wait_for("it to see the end", || {
+        deck.job(0, &again)["state"] == "succeeded"
+    });
     let next = deck.submit(0, "test.work", "next");
     deck.until(0, &next, "succeeded");
-    assert_eq!((deck.job(0, &again), deck.job(1, &again)), (done.clone(), done));
+    assert_eq!(
+        (deck.job(0, &again), deck.job(1, &again)),
+        (done.clone(), done)
+    );
 }
 
 #[test]
 fn stopped_server_hands_jobs_back() {
-    let mut deck = Deck::start(&[("HELMDECK_JOBS__PER_CALLER", "2"), ("HELMDECK_SERVER__DRAIN_TIMEOUT", "1s")], 1);
-    let (again, once) = (deck.submit(0, "test.again", "again"), deck.submit(0, "test.work", "once"));
+    let mut deck = Deck::start(
+        &[
+            ("HELMDECK_JOBS__PER_CALLER", "2"),
+            ("HELMDECK_SERVER__DRAIN_TIMEOUT", "1s"),
+        ],
+        1,
+    );
+    let (again, once) = (
+        deck.submit(0, "test.again", "again"),
+        deck.submit(0, "test.work", "once"),
+    );
     deck.until_began("again", 1);
     deck.until_began("once", 1);
     let waits = deck.submit(0, "test.work", "waits");
     deck.servers[0].signal("-TERM");
-    assert_eq!(deck.servers[0].ended(), Some(0), "{}", deck.servers[0].log());
+    assert_eq!(
+        deck.servers[0].ended(),
+        Some(0),
+        "{}",
+        deck.servers[0].log()
+    );
     let states = "SELECT string_agg(state || attempt, ' ' ORDER BY id) FROM system_jobs";
     assert_eq!(deck.query(states), "queued2 failed1 queued1");
     deck.add();
@@ -223,19 +307,47 @@ fn stopped_server_hands_jobs_back() {
     deck.until(1, &again, "succeeded");
     deck.until(1, &waits, "succeeded");
     let job = deck.job(1, &once);
-    assert_eq!((&job["state"], &job["error"]["retry"]), (&json!("failed"), &json!("later")), "{job}");
-    assert_eq!((deck.began("again").len(), deck.began("once").len(), deck.began("waits").len()), (2, 1, 1));
+    assert_eq!(
+        (&job["state"], &job["error"]["retry"]),
+        (&json!("failed"), &json!("later")),
+        "{job}"
+    );
+    assert_eq!(
+        (
+            deck.began("again").len(),
+            deck.began("once").len(),
+            deck.began("waits").len()
+        ),
+        (2, 1, 1)
+    );
 }
 
 #[test]
 fn limit_of_a_caller_holds_over_all_servers() {
-    let mut deck = Deck::new(&[("HELMDECK_AUTH__API_TOKENS", "true"), ("HELMDECK_JOBS__PER_CALLER", "2")]);
+    let mut deck = Deck::new(&[
+        ("HELMDECK_AUTH__API_TOKENS", "true"),
+        ("HELMDECK_JOBS__PER_CALLER", "2"),
+    ]);
     deck.add();
     deck.add();
     let token = |user: &str| {
-        let create = ["token", "create", "--tenant", "t", "--user", user, "--scope", "packs:run"];
-        let run =
-            Run::of(deck.homes[0].command(KEY, &create).env("HELMDECK_AUTH__API_TOKENS", "true").output().unwrap());
+        let create = [
+            "token",
+            "create",
+            "--tenant",
+            "t",
+            "--user",
+            user,
+            "--scope",
+            "packs:run",
+        ];
+        let run = Run::of(
+            deck.homes[0]
+                .command(KEY, &create)
+                .env("HELMDECK_AUTH__API_TOKENS", "true")
+                .output()
+                .unwrap(),
+        );
         assert_eq!(run.code, 0, "{}", run.stderr);
         run.stdout.trim().to_owned()
     };
@@ -255,13 +367,18 @@ fn limit_of_a_caller_holds_over_all_servers() {
     deck.until_began("bob", 2);
     assert_eq!(deck.began("ann").len(), 2);
     deck.let_go();
-    wait_for("all jobs to end", || deck.query("SELECT count(*) FROM system_jobs WHERE state = 'succeeded'") == "10");
+    wait_for("all jobs to end", || {
+        deck.query("SELECT count(*) FROM system_jobs WHERE state = 'succeeded'") == "10"
+    });
     assert_eq!(deck.began("ann").len(), 8);
 }
 
 /// Gives a home a pack that runs every second.
 fn install_tick(home: &Home, folder: &std::path::Path) {
-    let script = format!("#!/bin/sh\ncat >>{0}/ticks\necho >>{0}/ticks\nprintf '{{}}'\n", folder.display());
+    let script = format!(
+        "#!/bin/sh\ncat >>{0}/ticks\necho >>{0}/ticks\nprintf '{{}}'\n",
+        folder.display()
+    );
     home.install("test.tick", &script, "");
     let manifest = "name = \"test.tick\"\nversion = \"v1\"\ndescription = \"For tests\"\n[handler]\n\
                     command = [\"./test.tick.sh\"]\n[schedule]\nevery = \"1s\"\ninput = { name = \"tick\" }\n";
@@ -278,20 +395,42 @@ fn each_due_time_runs_once_on_three_servers() {
     }
     let ticks = || std::fs::read_to_string(deck.shared.path().join("ticks")).unwrap_or_default();
     wait_for("runs of the schedule", || ticks().lines().count() >= 5);
-    assert!(ticks().lines().all(|line| line == "{\"name\":\"tick\"}"), "{}", ticks());
-    let counts = deck.query("SELECT count(*) = count(DISTINCT due_at), count(DISTINCT due_at) >= 5 FROM system_jobs");
+    assert!(
+        ticks().lines().all(|line| line == "{\"name\":\"tick\"}"),
+        "{}",
+        ticks()
+    );
+    let counts = deck.query(
+        "SELECT count(*) = count(DISTINCT due_at), count(DISTINCT due_at) >= 5 FROM system_jobs",
+    );
     assert_eq!(counts, "t|t");
     let list = deck.servers[0].ask("GET /api/v1/jobs", "").json();
     let job = &list["jobs"][0];
-    assert_eq!((&job["pack"], &job["user"]), (&json!("test.tick"), &json!("local")), "{job}");
-    assert!(job["schedule"]["due_at"].as_str().unwrap().ends_with(".000000Z"), "{job}");
-    let started = deck
-        .servers
-        .iter()
-        .any(|server| server.ask("GET /metrics", "").body.contains("helmdeck_schedule_runs_total{result=\"started\"}"));
+    assert_eq!(
+        (&job["pack"], &job["user"]),
+        (&json!("test.tick"), &json!("local")),
+        "{job}"
+    );
+    assert!(
+        job["schedule"]["due_at"]
+            .as_str()
+            .unwrap()
+            .ends_with(".000000Z"),
+        "{job}"
+    );
+    let started = deck.servers.iter().any(|server| {
+        server
+            .ask("GET /metrics", "")
+            .body
+            .contains("helmdeck_schedule_runs_total{result=\"started\"}")
+    });
     assert!(started);
     let shown = deck.homes[0].run(KEY, &["pack", "show", "test.tick"]);
-    assert!(shown.stdout.contains("every 1s (UTC), next at "), "{}", shown.stdout);
+    assert!(
+        shown.stdout.contains("every 1s (UTC), next at "),
+        "{}",
+        shown.stdout
+    );
 }
 
 #[test]
@@ -303,7 +442,13 @@ fn schedule_runs_on_one_machine_and_needs_a_caller() {
         let server = Server::start(&home, KEY);
         wait_for("two runs of the schedule", || {
             let done = server.ask("GET /api/v1/jobs?state=succeeded", "").json();
-            done["jobs"].as_array().unwrap().iter().filter(|job| job["schedule"].is_object()).count() >= 2
+            done["jobs"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|job| job["schedule"].is_object())
+                .count()
+                >= 2
         });
     }
     let check = |settings: &str| {
@@ -311,11 +456,28 @@ fn schedule_runs_on_one_machine_and_needs_a_caller() {
         home.run(KEY, &["check"])
     };
     let local = check("");
-    assert!(local.stdout.contains("test.tick, as local/local"), "{}", local.stdout);
+    assert!(
+        local.stdout.contains("test.tick, as local/local"),
+        "{}",
+        local.stdout
+    );
     let unset = check("[auth]\napi_tokens = true\n");
-    assert!(unset.stdout.contains("schedule.caller is not set"), "{}", unset.stdout);
+    assert!(
+        unset.stdout.contains("schedule.caller is not set"),
+        "{}",
+        unset.stdout
+    );
     let set = check("[auth]\napi_tokens = true\n[schedule]\ncaller = \"acme/robot\"\n");
-    assert!(set.stdout.contains("test.tick, as acme/robot"), "{}", set.stdout);
+    assert!(
+        set.stdout.contains("test.tick, as acme/robot"),
+        "{}",
+        set.stdout
+    );
     let wrong = check("[schedule]\ncaller = \"robot\"\n");
-    assert_eq!((wrong.code, wrong.stdout.contains("tenant/user")), (78, true), "{}", wrong.stdout);
+    assert_eq!(
+        (wrong.code, wrong.stdout.contains("tenant/user")),
+        (78, true),
+        "{}",
+        wrong.stdout
+    );
 }

@@ -1,5 +1,5 @@
-//! Several processes on one data folder: the shell beside a server, two servers, and a server that is
-//! stopped or killed.
+//! Several processes on one data folder: the shell beside a server, two servers, and a server that
+//! is stopped or killed.
 
 use std::collections::HashSet;
 use std::process::Stdio;
@@ -12,14 +12,20 @@ use crate::support::{KEY, integrity, outside, wait_for};
 
 fn rows(home: &Home) -> i64 {
     let sql = "SELECT coalesce(sum(rows), 0) FROM memory_spaces WHERE kind = 'cache'";
-    outside(&home.store()).query_row(sql, [], |row| row.get(0)).unwrap()
+    outside(&home.store())
+        .query_row(sql, [], |row| row.get(0))
+        .unwrap()
 }
 
 /// Makes a small source tree and returns its path and the input that maps it.
 fn tree(home: &Home, name: &str) -> (String, Value) {
     let folder = home.packs().join(name);
     std::fs::create_dir(&folder).unwrap();
-    std::fs::write(folder.join("lib.rs"), format!("pub fn the_function_of_{name}() {{}}\n")).unwrap();
+    std::fs::write(
+        folder.join("lib.rs"),
+        format!("pub fn the_function_of_{name}() {{}}\n"),
+    )
+    .unwrap();
     let path = folder.canonicalize().unwrap().to_str().unwrap().to_owned();
     (format!("path={path}"), json!({ "path": path }))
 }
@@ -29,7 +35,10 @@ fn second_process_revalidates() {
     let home = Home::new();
     let (argument, _) = tree(&home, "tree");
     let (first, output) = home.call(KEY, &["repo.map", &argument]);
-    assert!(output.to_string().contains("the_function_of_tree"), "{output}");
+    assert!(
+        output.to_string().contains("the_function_of_tree"),
+        "{output}"
+    );
     assert_eq!(
         (first.as_str(), home.call(KEY, &["repo.map", &argument])),
         ("miss", ("revalidated".to_owned(), output))
@@ -40,7 +49,9 @@ fn second_process_revalidates() {
 fn runs_sweep_expired_rows_without_server() {
     let home = Home::new();
     let manifest = home.packs().join("test.echo.toml");
-    let brief = std::fs::read_to_string(&manifest).unwrap().replace("ttl = \"1h\"", "ttl = \"1ms\"");
+    let brief = std::fs::read_to_string(&manifest)
+        .unwrap()
+        .replace("ttl = \"1h\"", "ttl = \"1ms\"");
     std::fs::write(manifest, brief).unwrap();
     for n in 0..5 {
         home.call(KEY, &["test.echo", &format!("repo={n}")]);
@@ -61,24 +72,35 @@ fn processes_share_answers_in_both_directions() {
 
     let (status, output) = home.call(KEY, &["repo.map", &one]);
     assert_eq!(status, "miss");
-    assert_eq!(server.call("repo.map", &one_input), ("revalidated".to_owned(), output));
+    assert_eq!(
+        server.call("repo.map", &one_input),
+        ("revalidated".to_owned(), output)
+    );
 
     let (status, output) = server.call("repo.map", &two_input);
     assert_eq!(status, "miss");
     // The server writes behind its answer.
     wait_for("the server's answer to be in the file", || rows(&home) == 2);
-    assert_eq!(home.call(KEY, &["repo.map", &two]), ("revalidated".to_owned(), output));
+    assert_eq!(
+        home.call(KEY, &["repo.map", &two]),
+        ("revalidated".to_owned(), output)
+    );
 }
 
 #[test]
 fn two_servers_share_their_answers() {
     let home = Home::new();
     let servers = [Server::start(&home, KEY), Server::start(&home, KEY)];
-    for (index, (here, there)) in [(&servers[0], &servers[1]), (&servers[1], &servers[0])].into_iter().enumerate() {
+    for (index, (here, there)) in [(&servers[0], &servers[1]), (&servers[1], &servers[0])]
+        .into_iter()
+        .enumerate()
+    {
         let input = json!({ "repo": index.to_string() });
         let (status, output) = here.call("test.echo", &input);
         assert_eq!(status, "miss");
-        wait_for("the answer to be in the file", || rows(&home) == index as i64 + 1);
+        wait_for("the answer to be in the file", || {
+            rows(&home) == index as i64 + 1
+        });
         assert_eq!(there.call("test.echo", &input), ("hit".to_owned(), output));
     }
 }
@@ -97,20 +119,42 @@ fn purge_of_another_process_reaches_a_server() {
     let home = Home::new();
     let servers = [Server::start(&home, KEY), Server::start(&home, KEY)];
     let input = json!({ "repo": "A/b" });
-    for purge in [&["--tag", "repo:a/b"][..], &["--pack", "test.echo"], &["--all"], &["--namespace", "local/local"]] {
+    for purge in [
+        &["--tag", "repo:a/b"][..],
+        &["--pack", "test.echo"],
+        &["--all"],
+        &["--namespace", "local/local"],
+    ] {
         servers[0].call("test.echo", &input);
         wait_for("the answer to be in the file", || rows(&home) == 1);
-        assert_eq!(servers[0].look("test.echo", &input), "hit", "from the hot tier");
+        assert_eq!(
+            servers[0].look("test.echo", &input),
+            "hit",
+            "from the hot tier"
+        );
         let arguments = [&["cache", "purge", "--yes"], purge].concat();
-        let mut purging = home.command(KEY, &arguments).stdout(Stdio::null()).spawn().unwrap();
+        let mut purging = home
+            .command(KEY, &arguments)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
         forgets(&servers[0], &input);
         assert!(purging.wait().unwrap().success());
     }
     for _ in 0..4 {
         servers[0].call("test.echo", &input);
         wait_for("the answer to be in the file", || rows(&home) == 1);
-        assert_eq!(servers[0].look("test.echo", &input), "hit", "from the hot tier");
-        assert_eq!(servers[1].ask("POST /api/v1/memory/purge", "{\"all\": true}").json()["rows"], 1);
+        assert_eq!(
+            servers[0].look("test.echo", &input),
+            "hit",
+            "from the hot tier"
+        );
+        assert_eq!(
+            servers[1]
+                .ask("POST /api/v1/memory/purge", "{\"all\": true}")
+                .json()["rows"],
+            1
+        );
         forgets(&servers[0], &input);
     }
 }
@@ -121,19 +165,36 @@ fn stopped_server_finishes_calls_and_stores_all() {
     let mut server = Server::start(&home, KEY);
     std::thread::scope(|scope| {
         let slow = scope.spawn(|| server.call("test.slow", &json!({ "repo": "slow" })));
-        wait_for("the slow call to begin", || home.packs().join("began").exists());
+        wait_for("the slow call to begin", || {
+            home.packs().join("began").exists()
+        });
         for index in 0..40 {
-            assert_eq!(server.call("test.echo", &json!({ "repo": index.to_string() })).0, "miss");
+            assert_eq!(
+                server
+                    .call("test.echo", &json!({ "repo": index.to_string() }))
+                    .0,
+                "miss"
+            );
         }
         server.signal("-TERM");
         wait_for("the server to stop", || server.says("stopping"));
         std::fs::write(home.packs().join("go"), "").unwrap();
         let (status, output) = slow.join().unwrap();
-        assert_eq!((status.as_str(), &output["input"]["repo"]), ("miss", &json!("slow")));
+        assert_eq!(
+            (status.as_str(), &output["input"]["repo"]),
+            ("miss", &json!("slow"))
+        );
     });
     assert_eq!(server.ended(), Some(0));
-    assert_eq!((rows(&home), integrity(&home.store())), (41, "ok".to_owned()));
-    for (pack, repo) in [("test.slow", "repo=slow"), ("test.echo", "repo=0"), ("test.echo", "repo=39")] {
+    assert_eq!(
+        (rows(&home), integrity(&home.store())),
+        (41, "ok".to_owned())
+    );
+    for (pack, repo) in [
+        ("test.slow", "repo=slow"),
+        ("test.echo", "repo=0"),
+        ("test.echo", "repo=39"),
+    ] {
         assert_eq!(home.call(KEY, &[pack, repo]).0, "hit", "{repo}");
     }
 }
@@ -150,14 +211,20 @@ fn server_killed_under_load_restarts_without_repair() {
                 let (server, answered) = (&server, &answered);
                 scope.spawn(move || {
                     for index in 0.. {
-                        let input = json!({ "repo": format!("{round}/{thread}/{index}") }).to_string();
-                        let Some(answer) = server.try_ask("POST /api/v1/packs/test.echo", &input) else { return };
+                        let input =
+                            json!({ "repo": format!("{round}/{thread}/{index}") }).to_string();
+                        let Some(answer) = server.try_ask("POST /api/v1/packs/test.echo", &input)
+                        else {
+                            return;
+                        };
                         assert_eq!(answer.status(), "miss", "{}", answer.body);
                         answered.lock().unwrap().insert(input);
                     }
                 });
             }
-            wait_for("calls to be answered", || answered.lock().unwrap().len() >= before + 25 + 3 * round);
+            wait_for("calls to be answered", || {
+                answered.lock().unwrap().len() >= before + 25 + 3 * round
+            });
             server.signal("-KILL");
         });
         assert_eq!(server.ended(), None, "it was killed");
@@ -166,19 +233,41 @@ fn server_killed_under_load_restarts_without_repair() {
     let mut kept = 0;
     let answered = answered.into_inner().unwrap();
     for input in &answered {
-        let answer = server.ask("POST /api/v1/packs/test.echo\nCache-Control: only-if-cached", input);
+        let answer = server.ask(
+            "POST /api/v1/packs/test.echo\nCache-Control: only-if-cached",
+            input,
+        );
         if answer.code == 200 {
             kept += 1;
-            assert_eq!(answer.json()["output"]["input"].to_string(), *input, "never the answer of another call");
+            assert_eq!(
+                answer.json()["output"]["input"].to_string(),
+                *input,
+                "never the answer of another call"
+            );
         } else {
             assert_eq!(answer.status(), "cache_miss", "{}", answer.body);
         }
     }
-    println!("5 kills: {kept} of {} answers were in the file; they are written behind the response", answered.len());
+    println!(
+        "5 kills: {kept} of {} answers were in the file; they are written behind the response",
+        answered.len()
+    );
     assert!(kept > 0);
     let input = json!({ "repo": "after" });
-    assert_eq!((server.call("test.echo", &input).0, server.call("test.echo", &input).0), ("miss".into(), "hit".into()));
+    assert_eq!(
+        (
+            server.call("test.echo", &input).0,
+            server.call("test.echo", &input).0
+        ),
+        ("miss".into(), "hit".into())
+    );
     drop(server);
     let doctor = home.run(KEY, &["memory", "doctor"]);
-    assert_eq!((doctor.code, integrity(&home.store())), (0, "ok".to_owned()), "{}{}", doctor.stdout, doctor.stderr);
+    assert_eq!(
+        (doctor.code, integrity(&home.store())),
+        (0, "ok".to_owned()),
+        "{}{}",
+        doctor.stdout,
+        doctor.stderr
+    );
 }

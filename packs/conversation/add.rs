@@ -14,7 +14,12 @@ impl Handler for Add {
         let (session, turn) = crate::take_session(input)?;
         let conversation = Conversation::of(&self.0, &context, session.as_deref())?;
         let turn = redacted(&conversation, turn.read()?)?;
-        Reply::value(&conversation.memory.add_turn(&conversation.identity, turn).await?)
+        Reply::value(
+            &conversation
+                .memory
+                .add_turn(&conversation.identity, turn)
+                .await?,
+        )
     }
 }
 
@@ -32,7 +37,8 @@ fn redacted(conversation: &Conversation<'_>, turn: NewTurn) -> Result<NewTurn> {
     };
     let shown = |shown: Json| {
         let clean = text(shown.as_str().to_owned())?;
-        Json::parse(clean).map_err(|_| Error::new(Code::InvalidInput, "artifacts_shown contains a secret"))
+        Json::parse(clean)
+            .map_err(|_| Error::new(Code::InvalidInput, "artifacts_shown contains a secret"))
     };
     Ok(NewTurn {
         user_message: text(turn.user_message)?,
@@ -41,6 +47,9 @@ fn redacted(conversation: &Conversation<'_>, turn: NewTurn) -> Result<NewTurn> {
         trajectory_digest: turn.trajectory_digest.map(digest).transpose()?,
         artifacts_shown: turn.artifacts_shown.map(shown).transpose()?,
         artifacts_hidden_refs: turn.artifacts_hidden_refs.map(texts).transpose()?,
-        once: turn.once.map(|name| conversation.checked(name)).transpose()?,
+        once: turn
+            .once
+            .map(|name| conversation.checked(name))
+            .transpose()?,
     })
 }

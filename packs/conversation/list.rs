@@ -3,7 +3,9 @@
 //! Turns include their texts on request.
 
 use async_trait::async_trait;
-use helmdeck_conversation::{ConversationFilter, ConversationInfo, Conversations, Health, TurnFilter, TurnId};
+use helmdeck_conversation::{
+    ConversationFilter, ConversationInfo, Conversations, Health, TurnFilter, TurnId,
+};
 use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result};
 use serde::{Deserialize, Serialize};
 
@@ -85,12 +87,21 @@ impl Handler for List {
                     limit: input.limit,
                     after: input.after.as_deref().map(turn_id).transpose()?,
                 };
-                Reply::value(&conversation.memory.list_turns(&conversation.identity, &filter).await?)
+                Reply::value(
+                    &conversation
+                        .memory
+                        .list_turns(&conversation.identity, &filter)
+                        .await?,
+                )
             }
             What::Conversations | What::Dialogues => {
-                let of_turns = input.session.is_some() || input.content_search.is_some() || input.folded.is_some();
+                let of_turns = input.session.is_some()
+                    || input.content_search.is_some()
+                    || input.folded.is_some();
                 if of_turns || input.texts {
-                    return Err(invalid("\"session\", \"content_search\", \"folded\" and \"texts\" go with turns"));
+                    return Err(invalid(
+                        "\"session\", \"content_search\", \"folded\" and \"texts\" go with turns",
+                    ));
                 }
                 let filter = ConversationFilter {
                     tenant: Some(context.identity.tenant().to_owned()),
@@ -99,12 +110,22 @@ impl Handler for List {
                     after: input.after,
                 };
                 let page = conversation.memory.list_conversations(&filter).await?;
-                let listed = Some(page.sessions.into_iter().map(ListedConversation::from).collect());
+                let listed = Some(
+                    page.sessions
+                        .into_iter()
+                        .map(ListedConversation::from)
+                        .collect(),
+                );
                 let (conversations, dialogues) = match input.what {
                     What::Dialogues => (None, listed),
                     _ => (listed, None),
                 };
-                Reply::value(&Page { conversations, dialogues, total: page.total, next: page.next })
+                Reply::value(&Page {
+                    conversations,
+                    dialogues,
+                    total: page.total,
+                    next: page.next,
+                })
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The `conversation.*` packs: the conversations of the caller.
 //!
-//! Without a memory key each of them answers `not_found`. The packs write no audit rows, and their answers are not
-//! cached: both would outlive what was forgotten. No input names another tenant or user: the call itself says whose
-//! conversation it is.
+//! Without a memory key each of them answers `not_found`. The packs write no audit rows, and their
+//! answers are not cached: both would outlive what was forgotten. No input names another tenant or
+//! user: the call itself says whose conversation it is.
 
 mod add;
 mod list;

@@ -19,10 +19,18 @@ impl<'a> Conversation<'a> {
     ///
     /// # Errors
     /// The reason, if there is no memory for this call.
-    pub(super) fn of(conversations: &'a Conversations, context: &'a Context, session: Option<&str>) -> Result<Self> {
+    pub(super) fn of(
+        conversations: &'a Conversations,
+        context: &'a Context,
+        session: Option<&str>,
+    ) -> Result<Self> {
         let own = context.own_memory()?;
         let memory = conversations.get()?;
-        Ok(Self { memory, identity: Identity::of(&context.identity, session), own })
+        Ok(Self {
+            memory,
+            identity: Identity::of(&context.identity, session),
+            own,
+        })
     }
 
     /// Redacts the secrets of the call in JSON or text.
@@ -40,6 +48,8 @@ impl<'a> Conversation<'a> {
     /// # Errors
     /// `invalid_input` if it does.
     pub(super) fn checked(&self, name: String) -> Result<String> {
-        self.own.cleaned(&[&name], bytes::Bytes::new()).map(|_| name)
+        self.own
+            .cleaned(&[&name], bytes::Bytes::new())
+            .map(|_| name)
     }
 }

@@ -11,10 +11,12 @@ use helmdeck_conversation::{Config, ConversationMemory, Conversations, Dependenc
 use helmdeck_core::clock::SystemClock;
 use helmdeck_core::manifest::HandlerSpec;
 use helmdeck_core::memory::{
-    About, FactList, Forget, Forgotten, ListFacts, Memory, NewFact, NewNote, NoMemory, Note, NoteContext, NoteList,
-    Owner, RecallFacts, Recalled, Views,
+    About, FactList, Forget, Forgotten, ListFacts, Memory, NewFact, NewNote, NoMemory, Note,
+    NoteContext, NoteList, Owner, RecallFacts, Recalled, Views,
 };
-use helmdeck_core::{Builtin, Clock, Code, Context, Error, Identity, Json, Manifest, Result, RunId};
+use helmdeck_core::{
+    Builtin, Clock, Code, Context, Error, Identity, Json, Manifest, Result, RunId,
+};
 use helmdeck_testkit::{ManualClock, RecordingBus, sealed_memory};
 use serde_json::{Value, json};
 
@@ -38,7 +40,13 @@ impl Views for Bare {
         Err(unused())
     }
 
-    async fn list_notes(&self, _: &Owner, _: &str, _: usize, _: Option<String>) -> Result<NoteList> {
+    async fn list_notes(
+        &self,
+        _: &Owner,
+        _: &str,
+        _: usize,
+        _: Option<String>,
+    ) -> Result<NoteList> {
         Err(unused())
     }
 
@@ -70,7 +78,9 @@ impl Views for Bare {
         if names.iter().any(|name| name.contains(CANARY)) {
             return Err(Error::new(Code::InvalidInput, "a name holds a secret"));
         }
-        Ok(String::from_utf8_lossy(&value).replace(CANARY, "[secret]").into())
+        Ok(String::from_utf8_lossy(&value)
+            .replace(CANARY, "[secret]")
+            .into())
     }
 }
 
@@ -96,12 +106,24 @@ impl Desk {
     async fn new(strategy: Strategy) -> Self {
         let clock = Arc::new(ManualClock::default());
         let told = RecordingBus::new(Arc::clone(&clock) as _);
-        let config = Config { strategy, ..Config::default() };
+        let config = Config {
+            strategy,
+            ..Config::default()
+        };
         let store = sealed_memory(Arc::clone(&clock) as _).await;
-        let dependencies = Dependencies { store, events: told.bus().clone(), clock, summarizer: None };
+        let dependencies = Dependencies {
+            store,
+            events: told.bus().clone(),
+            clock,
+            summarizer: None,
+        };
         let memory = ConversationMemory::open(config, dependencies).unwrap();
         let conversations = Conversations::of(memory);
-        Self { packs: super::packs(&conversations), conversations, told }
+        Self {
+            packs: super::packs(&conversations),
+            conversations,
+            told,
+        }
     }
 
     /// Calls a pack as the engine does: what goes in and out fits its schemas.
@@ -116,7 +138,12 @@ impl Desk {
             .map_err(|_| Error::new(Code::InvalidInput, "the input does not fit the schema"))?;
         let memory = Memory::bind(Arc::new(Bare), Owner::at_a_door(Arc::new(identity.clone())));
         let context = context(pack, identity.clone(), memory);
-        let output = pack.handler.run(context, Json::parse(filled).unwrap()).await?.output.unwrap();
+        let output = pack
+            .handler
+            .run(context, Json::parse(filled).unwrap())
+            .await?
+            .output
+            .unwrap();
         if let Err(violations) = manifest.output.validate(&output.to_value()) {
             panic!("{verb}: {violations:?}");
         }
@@ -124,7 +151,9 @@ impl Desk {
     }
 
     async fn call(&self, identity: &Identity, verb: &str, input: Value) -> Result<Value> {
-        self.raw(identity, verb, &input.to_string()).await.map(|output| serde_json::from_str(&output).unwrap())
+        self.raw(identity, verb, &input.to_string())
+            .await
+            .map(|output| serde_json::from_str(&output).unwrap())
     }
 
     async fn add(&self, identity: &Identity, session: &str, said: &str) -> Value {
@@ -139,7 +168,12 @@ fn caller(tenant: &str, user: &str) -> Identity {
 
 /// Returns what a user said in the turns that are shown.
 fn said(context: &Value) -> Vec<&str> {
-    context["recent_turns"].as_array().unwrap().iter().map(|turn| turn["user_message"].as_str().unwrap()).collect()
+    context["recent_turns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|turn| turn["user_message"].as_str().unwrap())
+        .collect()
 }
 
 #[test]
@@ -147,17 +181,44 @@ fn every_manifest_is_understood_and_keeps_no_trace() {
     let mut reading = Vec::new();
     for builtin in super::packs(&Conversations::default()) {
         let manifest = manifest(&builtin);
-        assert_eq!(manifest.handler, HandlerSpec::Builtin(manifest.name.to_string()));
-        assert_eq!(builtin.file, format!("packs/{}.toml", manifest.name.as_str().replace('.', "/")));
-        assert!(manifest.no_audit && manifest.memory.is_none() && !manifest.examples.is_empty(), "{}", manifest.name);
+        assert_eq!(
+            manifest.handler,
+            HandlerSpec::Builtin(manifest.name.to_string())
+        );
+        assert_eq!(
+            builtin.file,
+            format!("packs/{}.toml", manifest.name.as_str().replace('.', "/"))
+        );
+        assert!(
+            manifest.no_audit && manifest.memory.is_none() && !manifest.examples.is_empty(),
+            "{}",
+            manifest.name
+        );
         for schema in [&manifest.input, &manifest.output] {
-            assert_eq!(schema.source()["additionalProperties"], json!(false), "{}", manifest.name);
+            assert_eq!(
+                schema.source()["additionalProperties"],
+                json!(false),
+                "{}",
+                manifest.name
+            );
         }
-        let inputs = manifest.input.source()["properties"].as_object().unwrap().clone();
+        let inputs = manifest.input.source()["properties"]
+            .as_object()
+            .unwrap()
+            .clone();
         assert!(inputs.contains_key("session"), "{}", manifest.name);
-        assert!(["tenant", "user"].iter().all(|name| !inputs.contains_key(*name)), "{}", manifest.name);
+        assert!(
+            ["tenant", "user"]
+                .iter()
+                .all(|name| !inputs.contains_key(*name)),
+            "{}",
+            manifest.name
+        );
         for example in &manifest.examples {
-            manifest.input.validate(&example.input).unwrap_or_else(|why| panic!("{}: {why:?}", manifest.name));
+            manifest
+                .input
+                .validate(&example.input)
+                .unwrap_or_else(|why| panic!("{}: {why:?}", manifest.name));
         }
         if manifest.read_only {
             reading.push(manifest.name.to_string());
@@ -165,7 +226,8 @@ fn every_manifest_is_understood_and_keeps_no_trace() {
     }
     assert_eq!(
         reading,
-        ["context", "health", "trace", "list", "show", "snapshot"].map(|verb| format!("conversation.{verb}"))
+        ["context", "health", "trace", "list", "show", "snapshot"]
+            .map(|verb| format!("conversation.{verb}"))
     );
 }
 
@@ -175,17 +237,36 @@ async fn without_a_memory_every_pack_says_why_in_the_same_words() {
         let input = Json::from(manifest(&builtin).examples[0].input.clone());
         for (why, code) in [
             (NoMemory::Off, Code::NotFound),
-            (NoMemory::Unavailable("the store is not available".into()), Code::Overloaded),
+            (
+                NoMemory::Unavailable("the store is not available".into()),
+                Code::Overloaded,
+            ),
             (NoMemory::Anonymous, Code::Unauthenticated),
             (NoMemory::Shared, Code::Forbidden),
         ] {
             let context = context(&builtin, Identity::local(), Err(why.clone()));
-            let error = builtin.handler.run(context, input.clone()).await.unwrap_err();
-            assert_eq!((error.code(), error.message()), (code, Error::from(why).message()), "{}", builtin.file);
+            let error = builtin
+                .handler
+                .run(context, input.clone())
+                .await
+                .unwrap_err();
+            assert_eq!(
+                (error.code(), error.message()),
+                (code, Error::from(why).message()),
+                "{}",
+                builtin.file
+            );
         }
         // A store, and nothing that keeps conversations in it.
-        let memory = Memory::bind(Arc::new(Bare), Owner::at_a_door(Arc::new(Identity::local())));
-        let error = builtin.handler.run(context(&builtin, Identity::local(), memory), input).await.unwrap_err();
+        let memory = Memory::bind(
+            Arc::new(Bare),
+            Owner::at_a_door(Arc::new(Identity::local())),
+        );
+        let error = builtin
+            .handler
+            .run(context(&builtin, Identity::local(), memory), input)
+            .await
+            .unwrap_err();
         assert_eq!(error.code(), Code::NotFound, "{}", builtin.file);
     }
 }
@@ -196,67 +277,203 @@ async fn a_conversation_is_added_to_shown_exported_flushed_and_restored() {
     let me = caller("t", "alice");
     let first = desk.add(&me, "s", "one").await;
     desk.add(&me, "s", "two").await;
-    let context = desk.call(&me, "context", json!({"session": "s"})).await.unwrap();
-    assert_eq!((said(&context), &context["strategy"]), (vec!["one", "two"], &json!("truncation")));
+    let context = desk
+        .call(&me, "context", json!({"session": "s"}))
+        .await
+        .unwrap();
+    assert_eq!(
+        (said(&context), &context["strategy"]),
+        (vec!["one", "two"], &json!("truncation"))
+    );
     assert_eq!(context["recent_turns"][0]["id"], first["id"]);
-    let prompt = desk.call(&me, "context", json!({"session": "s", "format": "prompt"})).await.unwrap();
+    let prompt = desk
+        .call(&me, "context", json!({"session": "s", "format": "prompt"}))
+        .await
+        .unwrap();
     let text = prompt["prompt"].as_str().unwrap();
-    assert!(text.contains("\"two!\"") && text.contains("</read_only_conversation_memory>"), "{text}");
-    assert!(prompt["tokens"].as_u64().unwrap() > 100, "with its rules: {prompt}");
-    let messages = desk.call(&me, "context", json!({"session": "s", "format": "messages"})).await.unwrap();
+    assert!(
+        text.contains("\"two!\"") && text.contains("</read_only_conversation_memory>"),
+        "{text}"
+    );
+    assert!(
+        prompt["tokens"].as_u64().unwrap() > 100,
+        "with its rules: {prompt}"
+    );
+    let messages = desk
+        .call(
+            &me,
+            "context",
+            json!({"session": "s", "format": "messages"}),
+        )
+        .await
+        .unwrap();
     let said_so = |role: &str, content: &str| json!({"role": role, "content": content});
-    let expected =
-        [said_so("user", "one"), said_so("assistant", "one!"), said_so("user", "two"), said_so("assistant", "two!")];
+    let expected = [
+        said_so("user", "one"),
+        said_so("assistant", "one!"),
+        said_so("user", "two"),
+        said_so("assistant", "two!"),
+    ];
     assert_eq!(messages["messages"], json!(expected));
     let goal = |goal: &str, pinned: bool| json!({"goal": goal, "pinned": pinned});
-    assert_eq!(desk.call(&me, "pin", json!({"session": "s"})).await.unwrap(), goal("one", false));
+    assert_eq!(
+        desk.call(&me, "pin", json!({"session": "s"}))
+            .await
+            .unwrap(),
+        goal("one", false)
+    );
     let pin = json!({"session": "s", "goal": format!("ship it, {CANARY}")});
-    assert_eq!(desk.call(&me, "pin", pin).await.unwrap(), goal("ship it, [secret]", true));
-    let pinned = desk.call(&me, "context", json!({"session": "s"})).await.unwrap();
+    assert_eq!(
+        desk.call(&me, "pin", pin).await.unwrap(),
+        goal("ship it, [secret]", true)
+    );
+    let pinned = desk
+        .call(&me, "context", json!({"session": "s"}))
+        .await
+        .unwrap();
     assert_eq!(pinned["goal"], "ship it, [secret]");
-    let both = desk.call(&me, "pin", json!({"session": "s", "goal": "x", "clear": true})).await.unwrap_err();
+    let both = desk
+        .call(
+            &me,
+            "pin",
+            json!({"session": "s", "goal": "x", "clear": true}),
+        )
+        .await
+        .unwrap_err();
     assert_eq!(both.code(), Code::InvalidInput);
-    assert_eq!(desk.call(&me, "pin", json!({"session": "s", "clear": true})).await.unwrap(), goal("one", false));
+    assert_eq!(
+        desk.call(&me, "pin", json!({"session": "s", "clear": true}))
+            .await
+            .unwrap(),
+        goal("one", false)
+    );
 
-    let listed = desk.call(&me, "list", json!({"session": "s", "limit": 1})).await.unwrap();
-    assert_eq!((&listed["total"], listed["items"].as_array().unwrap().len()), (&json!(2), 1));
-    let next = desk.call(&me, "list", json!({"session": "s", "after": listed["next"]})).await.unwrap();
-    assert_eq!((&next["items"][0]["key"], &next["next"]), (&first["id"], &Value::Null));
-    let found = desk.call(&me, "list", json!({"session": "s", "content_search": "TWO"})).await.unwrap();
+    let listed = desk
+        .call(&me, "list", json!({"session": "s", "limit": 1}))
+        .await
+        .unwrap();
+    assert_eq!(
+        (&listed["total"], listed["items"].as_array().unwrap().len()),
+        (&json!(2), 1)
+    );
+    let next = desk
+        .call(
+            &me,
+            "list",
+            json!({"session": "s", "after": listed["next"]}),
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        (&next["items"][0]["key"], &next["next"]),
+        (&first["id"], &Value::Null)
+    );
+    let found = desk
+        .call(
+            &me,
+            "list",
+            json!({"session": "s", "content_search": "TWO"}),
+        )
+        .await
+        .unwrap();
     assert_eq!(found["items"][0]["key"], listed["items"][0]["key"]);
-    let shown = desk.call(&me, "show", json!({"session": "s", "key": first["id"]})).await.unwrap();
-    assert_eq!((&shown["value"]["user_message"], &shown["item"]["folded"]), (&json!("one"), &json!(false)));
-    let whole = desk.call(&me, "list", json!({"session": "s", "texts": true})).await.unwrap();
+    let shown = desk
+        .call(&me, "show", json!({"session": "s", "key": first["id"]}))
+        .await
+        .unwrap();
+    assert_eq!(
+        (&shown["value"]["user_message"], &shown["item"]["folded"]),
+        (&json!("one"), &json!(false))
+    );
+    let whole = desk
+        .call(&me, "list", json!({"session": "s", "texts": true}))
+        .await
+        .unwrap();
     assert_eq!(whole["items"][1]["value"], shown["value"], "{whole}");
     assert_eq!(
-        (&whole["items"][0]["value"]["user_message"], &listed["items"][0]["value"]),
+        (
+            &whole["items"][0]["value"]["user_message"],
+            &listed["items"][0]["value"]
+        ),
         (&json!("two"), &Value::Null)
     );
-    let health = json!({"health": "healthy", "backlog_turns": 0, "failures": 0, "last_failure": null});
-    assert_eq!(desk.call(&me, "health", json!({"session": "s"})).await.unwrap(), health);
-    let trace = desk.call(&me, "trace", json!({"session": "s"})).await.unwrap();
-    assert_eq!((&trace["kept_turns"], &trace["estimated_tokens"]), (&json!(2), &context["tokens"]));
+    let health =
+        json!({"health": "healthy", "backlog_turns": 0, "failures": 0, "last_failure": null});
+    assert_eq!(
+        desk.call(&me, "health", json!({"session": "s"}))
+            .await
+            .unwrap(),
+        health
+    );
+    let trace = desk
+        .call(&me, "trace", json!({"session": "s"}))
+        .await
+        .unwrap();
+    assert_eq!(
+        (&trace["kept_turns"], &trace["estimated_tokens"]),
+        (&json!(2), &context["tokens"])
+    );
 
-    let exported = desk.call(&me, "snapshot", json!({"session": "s"})).await.unwrap();
-    assert_eq!(desk.call(&me, "flush", json!({"session": "s"})).await.unwrap(), json!({"flushed": true}));
-    let empty = desk.call(&me, "context", json!({"session": "s", "format": "prompt"})).await.unwrap();
+    let exported = desk
+        .call(&me, "snapshot", json!({"session": "s"}))
+        .await
+        .unwrap();
+    assert_eq!(
+        desk.call(&me, "flush", json!({"session": "s"}))
+            .await
+            .unwrap(),
+        json!({"flushed": true})
+    );
+    let empty = desk
+        .call(&me, "context", json!({"session": "s", "format": "prompt"}))
+        .await
+        .unwrap();
     assert_eq!(empty["prompt"], Value::Null);
     let restore = json!({"session": "s", "snapshot": exported["snapshot"]});
-    assert_eq!(desk.call(&me, "restore", restore).await.unwrap(), json!({"restored": true}));
-    let again = desk.call(&me, "context", json!({"session": "s"})).await.unwrap();
-    assert_eq!((said(&again), &again["tokens"]), (vec!["one", "two"], &context["tokens"]));
+    assert_eq!(
+        desk.call(&me, "restore", restore).await.unwrap(),
+        json!({"restored": true})
+    );
+    let again = desk
+        .call(&me, "context", json!({"session": "s"}))
+        .await
+        .unwrap();
+    assert_eq!(
+        (said(&again), &again["tokens"]),
+        (vec!["one", "two"], &context["tokens"])
+    );
 
     let key = &again["recent_turns"][0]["id"];
-    let deleted = desk.call(&me, "delete", json!({"session": "s", "key": key})).await.unwrap();
-    assert_eq!(deleted, json!({"deleted": true, "remaining_turns": 1, "summary_rebuilt": false}));
+    let deleted = desk
+        .call(&me, "delete", json!({"session": "s", "key": key}))
+        .await
+        .unwrap();
+    assert_eq!(
+        deleted,
+        json!({"deleted": true, "remaining_turns": 1, "summary_rebuilt": false})
+    );
     for verb in ["show", "delete"] {
-        let gone = desk.call(&me, verb, json!({"session": "s", "key": key})).await.unwrap_err();
+        let gone = desk
+            .call(&me, verb, json!({"session": "s", "key": key}))
+            .await
+            .unwrap_err();
         assert_eq!(gone.code(), Code::NotFound, "{verb}");
     }
-    assert_eq!(desk.call(&me, "forget", json!({"session": "s"})).await.unwrap(), json!({"removed_turns": 1}));
-    let none = desk.call(&me, "list", json!({"what": "conversations"})).await.unwrap();
+    assert_eq!(
+        desk.call(&me, "forget", json!({"session": "s"}))
+            .await
+            .unwrap(),
+        json!({"removed_turns": 1})
+    );
+    let none = desk
+        .call(&me, "list", json!({"what": "conversations"}))
+        .await
+        .unwrap();
     assert_eq!(none, json!({"conversations": [], "total": 0, "next": null}));
-    let old_name = desk.call(&me, "list", json!({"what": "dialogues"})).await.unwrap();
+    let old_name = desk
+        .call(&me, "list", json!({"what": "dialogues"}))
+        .await
+        .unwrap();
     assert_eq!(old_name, json!({"dialogues": [], "total": 0, "next": null}));
 }
 
@@ -264,13 +481,22 @@ async fn a_conversation_is_added_to_shown_exported_flushed_and_restored() {
 async fn a_snapshot_goes_in_and_out_byte_for_byte() {
     let desk = Desk::new(Strategy::Truncation).await;
     let me = caller("t", "alice");
-    // A reader that builds values would change digits, escapes, the order of members, and unknown members.
+    // A reader that builds values would change digits, escapes, the order of members, and unknown
+    // members.
     let turn = r#"{"UserMessage":"a \u003c b \u0026 c","AssistantResponse":"\u2028ä","TrajectoryDigest":null,"ArtifactsShown":{"z":123456789012345678901234567890,"a":1.10,"e":1E2,"n":{"b":-0.0,"a":[1.0]}},"ArtifactsHiddenRefs":null,"Timestamp":"2026-06-02T10:11:12.123456789+02:00","Later":{"y":9007199254740993,"x":"\u00e9"}}"#;
-    let record = format!(r#"{{"strategy":"truncation","turns":[{turn}],"unknown":{{"big":1.0000000000000000001}}}}"#);
+    let record = format!(
+        r#"{{"strategy":"truncation","turns":[{turn}],"unknown":{{"big":1.0000000000000000001}}}}"#
+    );
     let input = format!(r#" {{ "snapshot" : {record} , "session":"s" }} "#);
     desk.raw(&me, "restore", &input).await.unwrap();
-    let output = desk.raw(&me, "snapshot", r#"{"session":"s"}"#).await.unwrap();
-    assert_eq!(output, format!(r#"{{"strategy":"truncation","snapshot":{record}}}"#));
+    let output = desk
+        .raw(&me, "snapshot", r#"{"session":"s"}"#)
+        .await
+        .unwrap();
+    assert_eq!(
+        output,
+        format!(r#"{{"strategy":"truncation","snapshot":{record}}}"#)
+    );
 }
 
 #[tokio::test]
@@ -284,36 +510,94 @@ async fn a_snapshot_that_is_none_changes_nothing() {
         json!({"strategy": "canary"}),
         json!({"turns": 7}),
     ] {
-        let error = desk.call(&me, "restore", json!({"session": "s", "snapshot": snapshot})).await.unwrap_err();
+        let error = desk
+            .call(
+                &me,
+                "restore",
+                json!({"session": "s", "snapshot": snapshot}),
+            )
+            .await
+            .unwrap_err();
         assert_eq!(error.code(), Code::InvalidInput, "{snapshot}");
         assert!(!error.message().contains("canary"), "{error}");
     }
-    for input in
-        [json!({"session": "s"}), json!({"session": "s", "snapshot": "x"}), json!({"session": "s", "snapshot": null})]
-    {
-        assert_eq!(desk.call(&me, "restore", input).await.unwrap_err().code(), Code::InvalidInput);
+    for input in [
+        json!({"session": "s"}),
+        json!({"session": "s", "snapshot": "x"}),
+        json!({"session": "s", "snapshot": null}),
+    ] {
+        assert_eq!(
+            desk.call(&me, "restore", input).await.unwrap_err().code(),
+            Code::InvalidInput
+        );
     }
-    assert_eq!(said(&desk.call(&me, "context", json!({"session": "s"})).await.unwrap()), ["one"]);
+    assert_eq!(
+        said(
+            &desk
+                .call(&me, "context", json!({"session": "s"}))
+                .await
+                .unwrap()
+        ),
+        ["one"]
+    );
 }
 
 #[tokio::test]
 async fn no_caller_sees_a_conversation_of_another_one_whatever_it_is_called() {
     let desk = Desk::new(Strategy::Truncation).await;
-    let callers =
-        [("t", "a"), ("t", "b"), ("u", "a"), ("t|a", "b"), ("t", "a|b")].map(|(tenant, user)| caller(tenant, user));
-    let sessions =
-        ["s", "../s", "a|b", "t:a", "%2F", " ", "~head", "turn/00000000000000000001", "👩‍👩‍👧", "<missing>", "'; --"];
+    let callers = [
+        ("t", "a"),
+        ("t", "b"),
+        ("u", "a"),
+        ("t|a", "b"),
+        ("t", "a|b"),
+    ]
+    .map(|(tenant, user)| caller(tenant, user));
+    let sessions = [
+        "s",
+        "../s",
+        "a|b",
+        "t:a",
+        "%2F",
+        " ",
+        "~head",
+        "turn/00000000000000000001",
+        "👩‍👩‍👧",
+        "<missing>",
+        "'; --",
+    ];
     for identity in &callers {
         for session in sessions {
-            desk.add(identity, session, &format!("{}/{}/{session}", identity.tenant(), identity.user())).await;
+            desk.add(
+                identity,
+                session,
+                &format!("{}/{}/{session}", identity.tenant(), identity.user()),
+            )
+            .await;
         }
     }
     for identity in &callers {
         for session in sessions {
-            let context = desk.call(identity, "context", json!({"session": session})).await.unwrap();
-            assert_eq!(said(&context), [format!("{}/{}/{session}", identity.tenant(), identity.user())]);
-            let others = desk.call(&callers[0], "list", json!({"session": session})).await.unwrap();
-            let key = &desk.call(identity, "list", json!({"session": session})).await.unwrap()["items"][0]["key"];
+            let context = desk
+                .call(identity, "context", json!({"session": session}))
+                .await
+                .unwrap();
+            assert_eq!(
+                said(&context),
+                [format!(
+                    "{}/{}/{session}",
+                    identity.tenant(),
+                    identity.user()
+                )]
+            );
+            let others = desk
+                .call(&callers[0], "list", json!({"session": session}))
+                .await
+                .unwrap();
+            let key = &desk
+                .call(identity, "list", json!({"session": session}))
+                .await
+                .unwrap()["items"][0]["key"];
             if identity != &callers[0] {
                 assert_ne!(&others["items"][0]["key"], key);
                 for verb in ["show", "delete"] {
@@ -323,40 +607,88 @@ async fn no_caller_sees_a_conversation_of_another_one_whatever_it_is_called() {
                 }
             }
         }
-        let page = desk.call(identity, "list", json!({"what": "conversations"})).await.unwrap();
-        let mut own: Vec<&str> =
-            page["conversations"].as_array().unwrap().iter().map(|it| it["session"].as_str().unwrap()).collect();
+        let page = desk
+            .call(identity, "list", json!({"what": "conversations"}))
+            .await
+            .unwrap();
+        let mut own: Vec<&str> = page["conversations"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["session"].as_str().unwrap())
+            .collect();
         let mut wanted = sessions;
         own.sort_unstable();
         wanted.sort_unstable();
-        assert_eq!((own, &page["total"]), (wanted.to_vec(), &json!(sessions.len())));
+        assert_eq!(
+            (own, &page["total"]),
+            (wanted.to_vec(), &json!(sessions.len()))
+        );
     }
     for verb in ["flush", "forget"] {
-        desk.call(&callers[0], verb, json!({"session": "s"})).await.unwrap();
+        desk.call(&callers[0], verb, json!({"session": "s"}))
+            .await
+            .unwrap();
     }
     for identity in &callers[1..] {
-        assert_eq!(said(&desk.call(identity, "context", json!({"session": "s"})).await.unwrap()).len(), 1);
+        assert_eq!(
+            said(
+                &desk
+                    .call(identity, "context", json!({"session": "s"}))
+                    .await
+                    .unwrap()
+            )
+            .len(),
+            1
+        );
     }
     for bad in ["a\nb", "\u{0}", &"x".repeat(257), &"ä".repeat(129)] {
-        let error = desk.call(&callers[0], "context", json!({"session": bad})).await.unwrap_err();
+        let error = desk
+            .call(&callers[0], "context", json!({"session": bad}))
+            .await
+            .unwrap_err();
         assert_eq!(error.code(), Code::InvalidInput, "{bad:?}");
     }
 }
 
 #[tokio::test]
-async fn the_conversation_of_the_call_is_meant_unless_one_is_named_and_without_any_there_is_one_event() {
+async fn the_conversation_of_the_call_is_meant_unless_one_is_named_and_without_any_there_is_one_event()
+ {
     let desk = Desk::new(Strategy::Truncation).await;
     let bare = caller("t", "alice");
     let within = bare.clone().with_session("own").unwrap();
-    desk.call(&within, "add", json!({"user_message": "in my own"})).await.unwrap();
+    desk.call(&within, "add", json!({"user_message": "in my own"}))
+        .await
+        .unwrap();
     desk.add(&within, "other", "in another").await;
-    assert_eq!(said(&desk.call(&within, "context", json!({})).await.unwrap()), ["in my own"]);
-    assert_eq!(said(&desk.call(&within, "context", json!({"session": "other"})).await.unwrap()), ["in another"]);
-    assert_eq!(said(&desk.call(&bare, "context", json!({"session": "own"})).await.unwrap()), ["in my own"]);
+    assert_eq!(
+        said(&desk.call(&within, "context", json!({})).await.unwrap()),
+        ["in my own"]
+    );
+    assert_eq!(
+        said(
+            &desk
+                .call(&within, "context", json!({"session": "other"}))
+                .await
+                .unwrap()
+        ),
+        ["in another"]
+    );
+    assert_eq!(
+        said(
+            &desk
+                .call(&bare, "context", json!({"session": "own"}))
+                .await
+                .unwrap()
+        ),
+        ["in my own"]
+    );
 
     let rejected = || async {
         let told = desk.told.events().await;
-        told.iter().filter(|event| event.to_string().contains("session_id empty")).count()
+        told.iter()
+            .filter(|event| event.to_string().contains("session_id empty"))
+            .count()
     };
     let mut expected = rejected().await;
     for pack in &desk.packs {
@@ -364,7 +696,10 @@ async fn the_conversation_of_the_call_is_meant_unless_one_is_named_and_without_a
         let mut input = manifest(pack).examples[0].input.clone();
         for session in [None, Some("")] {
             input.as_object_mut().unwrap().remove("session");
-            input.as_object_mut().unwrap().extend(session.map(|session| ("session".to_owned(), json!(session))));
+            input
+                .as_object_mut()
+                .unwrap()
+                .extend(session.map(|session| ("session".to_owned(), json!(session))));
             let error = desk.call(&bare, &verb, input.clone()).await.unwrap_err();
             assert_eq!(
                 (error.code(), error.message()),
@@ -379,7 +714,10 @@ async fn the_conversation_of_the_call_is_meant_unless_one_is_named_and_without_a
         }
     }
     // To list one's conversations one need not be in one.
-    let all = desk.call(&bare, "list", json!({"what": "conversations"})).await.unwrap();
+    let all = desk
+        .call(&bare, "list", json!({"what": "conversations"}))
+        .await
+        .unwrap();
     assert_eq!((&all["total"], rejected().await), (&json!(2), expected));
     for mixed in [
         json!({"what": "conversations", "session": "own"}),
@@ -387,7 +725,10 @@ async fn the_conversation_of_the_call_is_meant_unless_one_is_named_and_without_a
         json!({"what": "conversations", "texts": true}),
         json!({"session": "own", "after": "x"}),
     ] {
-        assert_eq!(desk.call(&bare, "list", mixed).await.unwrap_err().code(), Code::InvalidInput);
+        assert_eq!(
+            desk.call(&bare, "list", mixed).await.unwrap_err().code(),
+            Code::InvalidInput
+        );
     }
 }
 
@@ -402,16 +743,25 @@ async fn a_turn_under_one_name_is_added_once_and_everything_about_it_is_kept() {
     });
     let first = desk.call(&me, "add", turn.clone()).await.unwrap();
     let again = desk.call(&me, "add", turn.clone()).await.unwrap();
-    assert_eq!((&first["repeated"], &again["repeated"], &again["id"]), (&json!(false), &json!(true), &first["id"]));
+    assert_eq!(
+        (&first["repeated"], &again["repeated"], &again["id"]),
+        (&json!(false), &json!(true), &first["id"])
+    );
     let context = desk.call(&me, "context", json!({})).await.unwrap();
     let kept = &context["recent_turns"][0];
     assert_eq!(context["recent_turns"].as_array().unwrap().len(), 1);
     for member in ["timestamp", "artifacts_shown"] {
         assert_eq!(kept[member], turn[member], "{member}");
     }
-    assert!(kept.get("artifacts_hidden_refs").is_none(), "hidden from a model");
+    assert!(
+        kept.get("artifacts_hidden_refs").is_none(),
+        "hidden from a model"
+    );
     assert_eq!(first["key"], first["id"], "the word of list and show");
-    let shown = desk.call(&me, "show", json!({"key": first["key"]})).await.unwrap();
+    let shown = desk
+        .call(&me, "show", json!({"key": first["key"]}))
+        .await
+        .unwrap();
     assert_eq!(shown["value"]["artifacts_hidden_refs"], json!(["h"]));
     assert_eq!(kept["trajectory_digest"]["observations_summary"], "saw");
     for bad in [
@@ -422,9 +772,16 @@ async fn a_turn_under_one_name_is_added_once_and_everything_about_it_is_kept() {
         json!({"user_message": "u", "artifacts_shown": []}),
         json!({"user_message": "u", "once": ""}),
     ] {
-        assert_eq!(desk.call(&me, "add", bad.clone()).await.unwrap_err().code(), Code::InvalidInput, "{bad}");
+        assert_eq!(
+            desk.call(&me, "add", bad.clone()).await.unwrap_err().code(),
+            Code::InvalidInput,
+            "{bad}"
+        );
     }
-    assert_eq!(desk.call(&me, "trace", json!({})).await.unwrap()["kept_turns"], 1);
+    assert_eq!(
+        desk.call(&me, "trace", json!({})).await.unwrap()["kept_turns"],
+        1
+    );
 }
 
 #[tokio::test]
@@ -439,32 +796,77 @@ async fn a_secret_of_the_call_reaches_no_turn_and_no_name() {
     });
     desk.call(&me, "add", turn.clone()).await.unwrap();
     let kept = desk.raw(&me, "snapshot", "{}").await.unwrap();
-    assert_eq!((kept.matches("the key is [secret].").count(), kept.contains(CANARY)), (8, false), "{kept}");
+    assert_eq!(
+        (
+            kept.matches("the key is [secret].").count(),
+            kept.contains(CANARY)
+        ),
+        (8, false),
+        "{kept}"
+    );
     let record = json!({"strategy": "truncation", "turns": [{"UserMessage": leak, "AssistantResponse": "", "Timestamp": "2026-11-22T16:00:00Z"}]});
-    desk.call(&me, "restore", json!({"snapshot": record})).await.unwrap();
-    assert_eq!(said(&desk.call(&me, "context", json!({})).await.unwrap()), ["the key is [secret]."]);
+    desk.call(&me, "restore", json!({"snapshot": record}))
+        .await
+        .unwrap();
+    assert_eq!(
+        said(&desk.call(&me, "context", json!({})).await.unwrap()),
+        ["the key is [secret]."]
+    );
     for (verb, input) in [
         ("add", json!({"session": CANARY, "user_message": "u"})),
         ("add", json!({"once": CANARY, "user_message": "u"})),
         ("restore", json!({"session": CANARY, "snapshot": record})),
     ] {
-        assert_eq!(desk.call(&me, verb, input).await.unwrap_err().code(), Code::InvalidInput, "{verb}");
+        assert_eq!(
+            desk.call(&me, verb, input).await.unwrap_err().code(),
+            Code::InvalidInput,
+            "{verb}"
+        );
     }
-    assert_eq!(desk.call(&me, "list", json!({"what": "conversations"})).await.unwrap()["total"], 1);
+    assert_eq!(
+        desk.call(&me, "list", json!({"what": "conversations"}))
+            .await
+            .unwrap()["total"],
+        1
+    );
 }
 
 #[tokio::test]
 async fn under_none_nothing_is_kept_and_every_pack_answers() {
     let desk = Desk::new(Strategy::None).await;
     let me = caller("t", "alice").with_session("s").unwrap();
-    assert_eq!(desk.call(&me, "add", json!({"user_message": "u"})).await.unwrap()["id"], Value::Null);
-    assert_eq!(said(&desk.call(&me, "context", json!({})).await.unwrap()), [""; 0]);
-    assert_eq!(desk.call(&me, "context", json!({"format": "prompt"})).await.unwrap()["prompt"], Value::Null);
-    assert_eq!(desk.call(&me, "trace", json!({})).await.unwrap()["strategy"], "none");
+    assert_eq!(
+        desk.call(&me, "add", json!({"user_message": "u"}))
+            .await
+            .unwrap()["id"],
+        Value::Null
+    );
+    assert_eq!(
+        said(&desk.call(&me, "context", json!({})).await.unwrap()),
+        [""; 0]
+    );
+    assert_eq!(
+        desk.call(&me, "context", json!({"format": "prompt"}))
+            .await
+            .unwrap()["prompt"],
+        Value::Null
+    );
+    assert_eq!(
+        desk.call(&me, "trace", json!({})).await.unwrap()["strategy"],
+        "none"
+    );
     let exported = desk.call(&me, "snapshot", json!({})).await.unwrap();
-    assert_eq!(exported, json!({"strategy": "none", "snapshot": {"strategy": "none"}}));
-    desk.call(&me, "restore", json!({"snapshot": exported["snapshot"]})).await.unwrap();
-    assert_eq!(desk.call(&me, "forget", json!({})).await.unwrap(), json!({"removed_turns": 0}));
+    assert_eq!(
+        exported,
+        json!({"strategy": "none", "snapshot": {"strategy": "none"}})
+    );
+    desk.call(&me, "restore", json!({"snapshot": exported["snapshot"]}))
+        .await
+        .unwrap();
+    assert_eq!(
+        desk.call(&me, "forget", json!({})).await.unwrap(),
+        json!({"removed_turns": 0})
+    );
 }
 
 #[tokio::test]
@@ -474,7 +876,10 @@ async fn after_the_end_every_pack_says_that_the_memory_is_closed() {
     desk.conversations.close(Duration::from_secs(1)).await;
     for pack in &desk.packs {
         let verb = manifest(pack).name.as_str().replace("conversation.", "");
-        let error = desk.call(&me, &verb, manifest(pack).examples[0].input.clone()).await.unwrap_err();
+        let error = desk
+            .call(&me, &verb, manifest(pack).examples[0].input.clone())
+            .await
+            .unwrap_err();
         assert_eq!(error.code(), Code::Overloaded, "{verb}");
     }
 }

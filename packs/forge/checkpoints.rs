@@ -22,7 +22,12 @@ pub(super) struct New {
 }
 
 pub(super) fn create(project: &Project, input: New) -> Done<Made> {
-    let asked = Create { key: input.key, message: input.message, closes: input.closes, ..Create::default() };
+    let asked = Create {
+        key: input.key,
+        message: input.message,
+        closes: input.closes,
+        ..Create::default()
+    };
     Checkpoints::new(project).create(&asked)
 }
 

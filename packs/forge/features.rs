@@ -41,7 +41,13 @@ pub(super) fn list(project: &Project, input: List) -> Done<Listed> {
     let total = features.len();
     features.truncate(input.limit.unwrap_or(LISTED));
     let next = Features::new(project).next()?;
-    Ok(Listed { etag: listed.etag, counts: listed.counts, total, features, next })
+    Ok(Listed {
+        etag: listed.etag,
+        counts: listed.counts,
+        total,
+        features,
+        next,
+    })
 }
 
 pub(super) fn add(project: &Project, input: Add) -> Done<Changed> {
@@ -68,8 +74,14 @@ pub(super) fn set(project: &Project, input: Set) -> Done<Changed> {
     if !input.remove {
         return features.set(&input.id, &input.edit, if_match);
     }
-    if (Edit { reason: None, ..input.edit.clone() }) != Edit::default() {
-        return Err(Error::usage("a feature that is removed is not changed too: give only a reason"));
+    if (Edit {
+        reason: None,
+        ..input.edit.clone()
+    }) != Edit::default()
+    {
+        return Err(Error::usage(
+            "a feature that is removed is not changed too: give only a reason",
+        ));
     }
     features.remove(&input.id, input.edit.reason.as_deref(), if_match)
 }
@@ -84,6 +96,8 @@ fn refuse_tests(named: bool) -> Done<()> {
     if !named {
         return Ok(());
     }
-    Err(Error::refused("tests may only be named by who may run programs here")
-        .hint("leave \"tests\" out, or set [forge] run in the configuration of helmdeck"))
+    Err(
+        Error::refused("tests may only be named by who may run programs here")
+            .hint("leave \"tests\" out, or set [forge] run in the configuration of helmdeck"),
+    )
 }

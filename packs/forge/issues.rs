@@ -33,7 +33,11 @@ pub(super) fn list(project: &Project, input: List) -> Done<Listed> {
     let mut issues = listed.issues;
     let total = issues.len();
     issues.truncate(input.limit.unwrap_or(LISTED));
-    Ok(Listed { counts: listed.counts, total, issues })
+    Ok(Listed {
+        counts: listed.counts,
+        total,
+        issues,
+    })
 }
 
 #[derive(Deserialize)]
@@ -71,19 +75,48 @@ pub(super) struct Outcome {
 
 pub(super) fn set(project: &Project, input: Set) -> Done<Outcome> {
     let issues = project.issues();
-    let Set { key, if_match, comment, anyway, mut edit } = input;
-    let closing = edit.state.take_if(|state| *state == DONE || *state == CANCELLED);
+    let Set {
+        key,
+        if_match,
+        comment,
+        anyway,
+        mut edit,
+    } = input;
+    let closing = edit
+        .state
+        .take_if(|state| *state == DONE || *state == CANCELLED);
     if closing.is_none() && anyway.is_some() {
-        return Err(Error::usage("\"anyway\" is a reason for closing an issue: state = \"Done\""));
+        return Err(Error::usage(
+            "\"anyway\" is a reason for closing an issue: state = \"Done\"",
+        ));
     }
     let mut changed = issues.set(&key, &edit, if_match.as_deref())?;
     if let Some(text) = comment {
         let warnings = changed.warnings;
-        changed = Changed { warnings, ..issues.comment(&key, &NewComment { text, by: None })? };
+        changed = Changed {
+            warnings,
+            ..issues.comment(&key, &NewComment { text, by: None })?
+        };
     }
-    let Some(state) = closing else { return Ok(Outcome { changed, summary: None }) };
-    let close = Close { anyway, cancelled: state == CANCELLED, ..Close::default() };
+    let Some(state) = closing else {
+        return Ok(Outcome {
+            changed,
+            summary: None,
+        });
+    };
+    let close = Close {
+        anyway,
+        cancelled: state == CANCELLED,
+        ..Close::default()
+    };
     let record = issues.done(&key, &close, None)?.record;
     let etag = issues.show(&key)?.etag;
-    Ok(Outcome { changed: Changed { etag, issue: record.issue, ..changed }, summary: Some(record.summary) })
+    Ok(Outcome {
+        changed: Changed {
+            etag,
+            issue: record.issue,
+            ..changed
+        },
+        summary: Some(record.summary),
+    })
 }

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::place::Done;
 
-/// A new entry; without a kind, a text alone. The check of an invariant is a command, so callers can't set it.
+/// A new entry; without a kind, a text alone. The check of an invariant is a command, so callers
+/// can't set it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Learn {
@@ -35,10 +36,17 @@ impl Learn {
     pub(super) fn learning(mut self, project: &Project) -> Result<Learning> {
         let (linear, paths) = (self.linear.take(), std::mem::take(&mut self.paths));
         let Some(kind) = self.kind else {
-            let text = self.text.take().ok_or_else(|| Error::usage("say what to remember: \"text\", or a \"kind\""))?;
+            let text = self
+                .text
+                .take()
+                .ok_or_else(|| Error::usage("say what to remember: \"text\", or a \"kind\""))?;
             self.refuse_left("a learning without a kind")?;
             let learning = Work::new(project).learning(&text)?;
-            return Ok(Learning { linear: linear.or(learning.linear), paths, ..Learning::new(learning.what) });
+            return Ok(Learning {
+                linear: linear.or(learning.linear),
+                paths,
+                ..Learning::new(learning.what)
+            });
         };
         let what = match kind {
             Kind::Successful => What::Successful {
@@ -62,7 +70,11 @@ impl Learn {
             },
         };
         self.refuse_left(&format!("a learning of the kind {}", word(kind)))?;
-        Ok(Learning { linear, paths, ..Learning::new(what) })
+        Ok(Learning {
+            linear,
+            paths,
+            ..Learning::new(what)
+        })
     }
 
     /// Refuses the texts that are not used.
@@ -85,7 +97,12 @@ impl Learn {
 }
 
 fn wanted(kind: Kind, name: &str, text: Option<String>) -> Result<String> {
-    text.ok_or_else(|| Error::usage(format!("a learning of the kind {} needs {name:?}", word(kind))))
+    text.ok_or_else(|| {
+        Error::usage(format!(
+            "a learning of the kind {} needs {name:?}",
+            word(kind)
+        ))
+    })
 }
 
 const fn word(kind: Kind) -> &'static str {
@@ -117,11 +134,24 @@ pub(super) struct Remembered {
 pub(super) fn remember(project: &Project, input: Remember) -> Done<Remembered> {
     let learning = input.what.learning(project)?;
     let Some(id) = input.replaces else {
-        return Ok(Remembered { added: Sessions::new(project).learn(learning)?, replaced: None });
+        return Ok(Remembered {
+            added: Sessions::new(project).learn(learning)?,
+            replaced: None,
+        });
     };
     let session = Sessions::new(project).mine()?.map(|session| session.id);
-    let done = Knowledge::new(project).supersede(&id, &Learning { session, ..learning }, None)?;
-    Ok(Remembered { added: done.by, replaced: Some(done.id) })
+    let done = Knowledge::new(project).supersede(
+        &id,
+        &Learning {
+            session,
+            ..learning
+        },
+        None,
+    )?;
+    Ok(Remembered {
+        added: done.by,
+        replaced: Some(done.id),
+    })
 }
 
 pub(super) fn search(project: &Project, input: Search) -> Done<SearchHit> {

@@ -1,8 +1,8 @@
 //! The `forge.*` packs: memory of the operator's project, the folder `.forge/` in its repository.
 //!
-//! No input is a command, and none is a path outside of the project. Packs that run programs (tests, checks, git hooks)
-//! run what the project's own files say. They are offered only if the operator lets callers run programs. No pack
-//! resumes paused work: people decide that.
+//! No input is a command, and none is a path outside of the project. Packs that run programs
+//! (tests, checks, git hooks) run what the project's own files say. They are offered only if the
+//! operator lets callers run programs. No pack resumes paused work: people decide that.
 
 mod brief;
 mod checkpoints;
@@ -34,20 +34,25 @@ pub struct Config {
     ///
     /// Nothing is opened before the first call.
     pub root: Option<PathBuf>,
-    /// Whether the packs that run programs are offered, and features may name tests to run. Default: no.
+    /// Whether the packs that run programs are offered, and features may name tests to run.
+    /// Default: no.
     pub run: bool,
     /// The clock, time zone, id generator, and connections to event servers.
     ///
-    /// The caller is the one who works. The local caller gets the name from here, and the session too unless the call
-    /// names one.
+    /// The caller is the one who works. The local caller gets the name from here, and the session
+    /// too unless the call names one.
     pub environment: ProjectEnvironment,
 }
 
 impl Config {
-    /// Returns whether the project exists and a person agreed to run its commands (`helmdeck forge trust`).
+    /// Returns whether the project exists and a person agreed to run its commands (`helmdeck forge
+    /// trust`).
     #[must_use]
     pub fn is_trusted(&self) -> bool {
-        let project = self.root.as_deref().map(|root| Project::open(root, self.environment.clone()));
+        let project = self
+            .root
+            .as_deref()
+            .map(|root| Project::open(root, self.environment.clone()));
         matches!(project, Some(Ok(Some(project))) if helmdeck_forge::trust::check(&project).is_ok())
     }
 
@@ -55,11 +60,17 @@ impl Config {
     pub(crate) fn need(&self) -> Need {
         let root = self.root.clone();
         Need::check(move || {
-            let Some(root) = &root else { return Some(NO_PROJECT) };
+            let Some(root) = &root else {
+                return Some(NO_PROJECT);
+            };
             match Project::exists(root) {
                 Ok(true) => None,
-                Ok(false) => Some("a project: run `helmdeck forge init` in its repository, or set [forge] root"),
-                Err(_) => Some("a project that can be opened: run `helmdeck forge doctor` in its repository"),
+                Ok(false) => Some(
+                    "a project: run `helmdeck forge init` in its repository, or set [forge] root",
+                ),
+                Err(_) => Some(
+                    "a project that can be opened: run `helmdeck forge doctor` in its repository",
+                ),
             }
         })
     }
@@ -68,31 +79,80 @@ impl Config {
 /// Returns the packs of this family.
 pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
     let place = &ProjectOpener::new(config.clone());
-    let (add, set): (features::Adding, features::Setting) =
-        if config.run { (features::add, features::set) } else { (features::add_untested, features::set_untested) };
+    let (add, set): (features::Adding, features::Setting) = if config.run {
+        (features::add, features::set)
+    } else {
+        (features::add_untested, features::set_untested)
+    };
     let mut packs = vec![
-        pack!("forge", "prime", Verb::new(place, brief::prime).in_session().or_defaults()),
-        pack!("forge", "health", Verb::new(place, brief::health).quiet().or_defaults()),
-        pack!("forge", "remember", Verb::new(place, knowledge::remember).in_session().changing()),
-        pack!("forge", "knowledge_search", Verb::new(place, knowledge::search)),
+        pack!(
+            "forge",
+            "prime",
+            Verb::new(place, brief::prime).in_session().or_defaults()
+        ),
+        pack!(
+            "forge",
+            "health",
+            Verb::new(place, brief::health).quiet().or_defaults()
+        ),
+        pack!(
+            "forge",
+            "remember",
+            Verb::new(place, knowledge::remember)
+                .in_session()
+                .changing()
+        ),
+        pack!(
+            "forge",
+            "knowledge_search",
+            Verb::new(place, knowledge::search)
+        ),
         pack!("forge", "features_list", Verb::new(place, features::list)),
         pack!("forge", "features_add", Verb::new(place, add).changing()),
         pack!("forge", "features_set", Verb::new(place, set).changing()),
         pack!("forge", "issue_list", Verb::new(place, issues::list)),
         pack!("forge", "issue_show", Verb::new(place, issues::show)),
-        pack!("forge", "issue_add", Verb::new(place, issues::add).changing()),
-        pack!("forge", "issue_set", Verb::new(place, issues::set).changing()),
+        pack!(
+            "forge",
+            "issue_add",
+            Verb::new(place, issues::add).changing()
+        ),
+        pack!(
+            "forge",
+            "issue_set",
+            Verb::new(place, issues::set).changing()
+        ),
         pack!("forge", "skill", Verb::new(place, skills::skill)),
-        pack!("forge", "checkpoint_list", Verb::new(place, checkpoints::list)),
+        pack!(
+            "forge",
+            "checkpoint_list",
+            Verb::new(place, checkpoints::list)
+        ),
     ];
     if config.run {
         packs.extend([
             pack!("forge", "start", Verb::new(place, work::start).in_session()),
-            pack!("forge", "verify", Verb::new(place, work::verify).in_session().changing()),
-            pack!("forge", "commit", Verb::new(place, work::commit).in_session()),
+            pack!(
+                "forge",
+                "verify",
+                Verb::new(place, work::verify).in_session().changing()
+            ),
+            pack!(
+                "forge",
+                "commit",
+                Verb::new(place, work::commit).in_session()
+            ),
             pack!("forge", "done", Verb::new(place, work::done).in_session()),
-            pack!("forge", "checkpoint_create", Verb::new(place, checkpoints::create).changing()),
-            pack!("forge", "recover_assess", Verb::new(place, recovery::assess)),
+            pack!(
+                "forge",
+                "checkpoint_create",
+                Verb::new(place, checkpoints::create).changing()
+            ),
+            pack!(
+                "forge",
+                "recover_assess",
+                Verb::new(place, recovery::assess)
+            ),
             pack!("forge", "recover_apply", Verb::new(place, recovery::apply)),
         ]);
     }

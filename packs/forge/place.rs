@@ -27,7 +27,12 @@ impl ProjectOpener {
     }
 
     /// Opens the project. Blocks.
-    fn open(&self, caller: &Identity, session: Option<String>, settings: Settings) -> Result<Project> {
+    fn open(
+        &self,
+        caller: &Identity,
+        session: Option<String>,
+        settings: Settings,
+    ) -> Result<Project> {
         let Some(root) = &self.0.root else {
             return Err(Error::new(
                 Code::NotFound,
@@ -37,9 +42,16 @@ impl ProjectOpener {
         };
         let base = &self.0.environment;
         let environment = if is_local(caller) {
-            ProjectEnvironment { session: session.or_else(|| base.session.clone()), ..base.clone() }
+            ProjectEnvironment {
+                session: session.or_else(|| base.session.clone()),
+                ..base.clone()
+            }
         } else {
-            ProjectEnvironment { agent: caller.user().to_owned(), session, ..base.clone() }
+            ProjectEnvironment {
+                agent: caller.user().to_owned(),
+                session,
+                ..base.clone()
+            }
         };
         let project = match settings {
             Settings::Needed => Project::open(root, environment),
@@ -85,27 +97,46 @@ pub(super) struct Verb<I, O> {
 
 impl<I, O> Verb<I, O> {
     pub(super) fn new(place: &ProjectOpener, work: fn(&Project, I) -> Done<O>) -> Self {
-        Self { place: place.clone(), work, in_session: false, settings: Settings::Needed, lives: true, changes: false }
+        Self {
+            place: place.clone(),
+            work,
+            in_session: false,
+            settings: Settings::Needed,
+            lives: true,
+            changes: false,
+        }
     }
 
     /// Takes the work session from the member `session`.
     pub(super) fn in_session(self) -> Self {
-        Self { in_session: true, ..self }
+        Self {
+            in_session: true,
+            ..self
+        }
     }
 
     /// Accepts damaged settings.
     pub(super) fn or_defaults(self) -> Self {
-        Self { settings: Settings::OrDefaults, ..self }
+        Self {
+            settings: Settings::OrDefaults,
+            ..self
+        }
     }
 
     /// Changes something, so the session must not have ended.
     pub(super) fn changing(self) -> Self {
-        Self { changes: true, ..self }
+        Self {
+            changes: true,
+            ..self
+        }
     }
 
     /// Changes nothing, not even the session's last sign of life.
     pub(super) fn quiet(self) -> Self {
-        Self { lives: false, ..self }
+        Self {
+            lives: false,
+            ..self
+        }
     }
 }
 
@@ -117,9 +148,16 @@ where
 {
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         if context.identity.is_anonymous() {
-            return Err(Error::new(Code::Unauthenticated, "the memory of a project is only for callers who are known"));
+            return Err(Error::new(
+                Code::Unauthenticated,
+                "the memory of a project is only for callers who are known",
+            ));
         }
-        let (session, input) = if self.in_session { crate::take_session(input)? } else { (None, input) };
+        let (session, input) = if self.in_session {
+            crate::take_session(input)?
+        } else {
+            (None, input)
+        };
         let input: I = input.read()?;
         let (place, work, settings) = (self.place.clone(), self.work, self.settings);
         let (lives, changes) = (self.lives, self.changes);
@@ -130,7 +168,9 @@ where
             let project = place.open(&caller, session, settings)?;
             wait.check()?;
             if changes {
-                Sessions::new(&project).check_not_over().map_err(|error| said(&error))?;
+                Sessions::new(&project)
+                    .check_not_over()
+                    .map_err(|error| said(&error))?;
             }
             if lives {
                 Sessions::new(&project).renew_lease();
@@ -153,16 +193,32 @@ struct Wait {
 
 impl Wait {
     fn of(context: &Context) -> Self {
-        Self { deadline: context.deadline, cancel: context.cancel.clone() }
+        Self {
+            deadline: context.deadline,
+            cancel: context.cancel.clone(),
+        }
     }
 
     /// Returns whether it is worth starting.
     fn check(&self) -> Result<()> {
-        if self.cancel.as_ref().is_some_and(CancellationToken::is_cancelled) {
-            return Err(Error::new(Code::Cancelled, "cancelled before anything was done"));
+        if self
+            .cancel
+            .as_ref()
+            .is_some_and(CancellationToken::is_cancelled)
+        {
+            return Err(Error::new(
+                Code::Cancelled,
+                "cancelled before anything was done",
+            ));
         }
-        if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            return Err(Error::new(Code::Timeout, "the deadline passed before anything was done"));
+        if self
+            .deadline
+            .is_some_and(|deadline| deadline <= Instant::now())
+        {
+            return Err(Error::new(
+                Code::Timeout,
+                "the deadline passed before anything was done",
+            ));
         }
         Ok(())
     }

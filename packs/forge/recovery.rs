@@ -14,13 +14,15 @@ pub(super) struct Look {
 }
 
 pub(super) fn assess(project: &Project, input: Look) -> Done<Report> {
-    Recovery::new(project).assess(Assess { verify: !input.no_verify })
+    Recovery::new(project).assess(Assess {
+        verify: !input.no_verify,
+    })
 }
 
 /// Input of a rollback.
 ///
-/// A caller does not choose the checkpoint. A rollback to a named one happens whatever the assessment says, so a person
-/// must decide on it.
+/// A caller does not choose the checkpoint. A rollback to a named one happens whatever the
+/// assessment says, so a person must decide on it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Back {
@@ -28,5 +30,8 @@ pub(super) struct Back {
 }
 
 pub(super) fn apply(project: &Project, input: Back) -> Done<Applied> {
-    Recovery::new(project).apply(&Apply { why: input.why, ..Apply::default() })
+    Recovery::new(project).apply(&Apply {
+        why: input.why,
+        ..Apply::default()
+    })
 }

@@ -32,14 +32,20 @@ pub(super) enum Answer {
 
 pub(super) fn skill(project: &Project, input: Asked) -> Done<Answer> {
     let skills = Skills::new(project);
-    let query = Query { task: input.task, files: input.files, labels: input.labels };
+    let query = Query {
+        task: input.task,
+        files: input.files,
+        labels: input.labels,
+    };
     let matches = query != Query::default();
     match input.name {
-        Some(_) if matches => {
-            Err(Error::usage("give `name` to show a skill, or `task`, `files` and `labels` to match"))
-        }
+        Some(_) if matches => Err(Error::usage(
+            "give `name` to show a skill, or `task`, `files` and `labels` to match",
+        )),
         Some(name) => Ok(Answer::Shown(Box::new(skills.show(&name)?))),
-        None if matches => Ok(Answer::Matches { matches: skills.matching(&query)? }),
+        None if matches => Ok(Answer::Matches {
+            matches: skills.matching(&query)?,
+        }),
         None => {
             let mut skills = skills.list()?;
             let total = skills.len();

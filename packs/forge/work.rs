@@ -2,7 +2,9 @@
 
 use helmdeck_forge::prime::{self, Primed};
 use helmdeck_forge::sessions::{End, Sessions, Start as StartSession};
-use helmdeck_forge::work::{Done as Finish, Finished, Short, ShortCommit, Start, Started, Verification, Verify, Work};
+use helmdeck_forge::work::{
+    Done as Finish, Finished, Short, ShortCommit, Start, Started, Verification, Verify, Work,
+};
 use helmdeck_forge::{Project, Result};
 use serde::{Deserialize, Serialize};
 
@@ -36,9 +38,29 @@ pub(super) struct Begun {
 }
 
 pub(super) fn start(project: &Project, input: Begin) -> Done<Begun> {
-    let Begin { what, branch, no_branch, join, take_over, bootstrap, no_probe, budget } = input;
-    let session = StartSession { join, take_over, bootstrap, no_probe, budget };
-    let started = Work::new(project).start(&Start { what, branch, no_branch, session })?;
+    let Begin {
+        what,
+        branch,
+        no_branch,
+        join,
+        take_over,
+        bootstrap,
+        no_probe,
+        budget,
+    } = input;
+    let session = StartSession {
+        join,
+        take_over,
+        bootstrap,
+        no_probe,
+        budget,
+    };
+    let started = Work::new(project).start(&Start {
+        what,
+        branch,
+        no_branch,
+        session,
+    })?;
     let prime = prime::prime(&project.within(&started.session), budget)?;
     Ok(Begun { started, prime })
 }
@@ -63,13 +85,33 @@ pub(super) struct Ending {
 }
 
 pub(super) fn done(project: &Project, input: Ending) -> Done<Finished> {
-    let learned = input.learned.into_iter().map(|learn| learn.learning(project)).collect::<Result<_>>()?;
+    let learned = input
+        .learned
+        .into_iter()
+        .map(|learn| learn.learning(project))
+        .collect::<Result<_>>()?;
     if input.leave.is_some() {
-        let end = End { learned, next: input.next, leave_dirty: input.leave, key: None };
+        let end = End {
+            learned,
+            next: input.next,
+            leave_dirty: input.leave,
+            key: None,
+        };
         let session = Sessions::new(project).end(&end)?;
-        return Ok(Finished { committed: None, checkpoint: None, issue: None, session, warnings: Vec::new() });
+        return Ok(Finished {
+            committed: None,
+            checkpoint: None,
+            issue: None,
+            session,
+            warnings: Vec::new(),
+        });
     }
-    let finish =
-        Finish { message: input.message, anyway: input.anyway, learned, next: input.next, ..Finish::default() };
+    let finish = Finish {
+        message: input.message,
+        anyway: input.anyway,
+        learned,
+        next: input.next,
+        ..Finish::default()
+    };
     Work::new(project).done(&finish)
 }

@@ -1,4 +1,5 @@
-//! Sends one request over octocrab. Never follows a link to another host, and limits the answer's size.
+//! Sends one request over octocrab. Never follows a link to another host, and limits the answer's
+//! size.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use helmdeck_core::{Clock, Code, Error, Result, Secret, Upstream};
 use helmdeck_egress::{Egress, Outgoing, never_connected, refusal};
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, IF_NONE_MATCH, USER_AGENT};
+use http::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, IF_NONE_MATCH, USER_AGENT,
+};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use octocrab::service::middleware::reqwest_connector::ReqwestConnector;
@@ -86,8 +89,9 @@ impl GitHubClient {
         Self {
             egress: egress.naming(&config.base_url),
             base: config.base_url.clone(),
-            user_agent: HeaderValue::from_str(&config.user_agent)
-                .unwrap_or(HeaderValue::from_static(concat!("helmdeck/", env!("CARGO_PKG_VERSION")))),
+            user_agent: HeaderValue::from_str(&config.user_agent).unwrap_or(
+                HeaderValue::from_static(concat!("helmdeck/", env!("CARGO_PKG_VERSION"))),
+            ),
             octocrab: OnceCell::new(),
             retry_wait: config.retry_wait,
             keep_quota: config.keep_quota,
@@ -98,7 +102,10 @@ impl GitHubClient {
     /// Returns this GitHub, whose limits all packs share that ask with the same credential.
     pub(super) fn upstream(&self) -> Upstream {
         let name = self.base.host_str().unwrap_or("GitHub").to_owned();
-        Upstream { name, keep_quota: self.keep_quota }
+        Upstream {
+            name,
+            keep_quota: self.keep_quota,
+        }
     }
 
     /// Returns what to read below the API's root; every segment and value is encoded.
@@ -123,7 +130,10 @@ impl GitHubClient {
     pub(super) fn follow(&self, link: &str) -> Result<String> {
         match self.base.join(link) {
             Ok(url) if url.origin() == self.base.origin() => Ok(below_host(&url)),
-            _ => Err(Error::new(Code::HandlerFailed, "GitHub's answer links to another host")),
+            _ => Err(Error::new(
+                Code::HandlerFailed,
+                "GitHub's answer links to another host",
+            )),
         }
     }
 
@@ -137,10 +147,16 @@ impl GitHubClient {
         body: Option<&Bytes>,
     ) -> Result<Received, Failure> {
         let url = self.base.join(&target.1).map_err(|error| {
-            Failure::Final(Error::new(Code::Internal, "a path on GitHub cannot be written").with_source(error))
+            Failure::Final(
+                Error::new(Code::Internal, "a path on GitHub cannot be written").with_source(error),
+            )
         })?;
-        self.egress.check_url(&url).map_err(|error| Failure::Final(error.into()))?;
-        let mut request = self.request(method, &url, target.0, token, etag, body).map_err(Failure::Final)?;
+        self.egress
+            .check_url(&url)
+            .map_err(|error| Failure::Final(error.into()))?;
+        let mut request = self
+            .request(method, &url, target.0, token, etag, body)
+            .map_err(Failure::Final)?;
         let octocrab = self.octocrab().await.map_err(Failure::Final)?;
         let outgoing = Outgoing::begin(request.method(), &url);
         outgoing.add_to(request.headers_mut());
@@ -156,15 +172,23 @@ impl GitHubClient {
         let (parts, mut incoming) = response.into_parts();
         let mut body = Vec::new();
         while let Some(frame) = incoming.frame().await {
-            let Ok(data) = frame.map_err(trouble)?.into_data() else { continue };
+            let Ok(data) = frame.map_err(trouble)?.into_data() else {
+                continue;
+            };
             if body.len() + data.len() > MAX_BODY_BYTES {
-                let message =
-                    format!("GitHub's answer is over {} MiB; ask for fewer items per page", MAX_BODY_BYTES >> 20);
+                let message = format!(
+                    "GitHub's answer is over {} MiB; ask for fewer items per page",
+                    MAX_BODY_BYTES >> 20
+                );
                 return Err(Failure::Final(Error::new(Code::TooLarge, message)));
             }
             body.extend_from_slice(&data);
         }
-        Ok(Received { status: parts.status, headers: parts.headers, body: body.into() })
+        Ok(Received {
+            status: parts.status,
+            headers: parts.headers,
+            body: body.into(),
+        })
     }
 
     fn request(
@@ -187,13 +211,20 @@ impl GitHubClient {
             .header(USER_AGENT, &self.user_agent)
             .header("x-github-api-version", API_VERSION);
         if let Some(token) = token {
-            // octocrab's own authentication panics on a token that fits no header, and shows it in `Debug`.
+            // octocrab's own authentication panics on a token that fits no header, and shows it in
+            // `Debug`.
             let token = token.expose_for(url.host_str().unwrap_or_default())?.trim();
             if token.is_empty() {
-                return Err(Error::new(Code::CredentialInvalid, "the GitHub credential is empty"));
+                return Err(Error::new(
+                    Code::CredentialInvalid,
+                    "the GitHub credential is empty",
+                ));
             }
             let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| {
-                Error::new(Code::CredentialInvalid, "the GitHub credential has characters that no token has")
+                Error::new(
+                    Code::CredentialInvalid,
+                    "the GitHub credential has characters that no token has",
+                )
             })?;
             value.set_sensitive(true);
             request = request.header(AUTHORIZATION, value);
@@ -208,9 +239,9 @@ impl GitHubClient {
             }
             None => octocrab::OctoBody::empty(),
         };
-        request
-            .body(body)
-            .map_err(|error| Error::new(Code::Internal, "a request to GitHub cannot be written").with_source(error))
+        request.body(body).map_err(|error| {
+            Error::new(Code::Internal, "a request to GitHub cannot be written").with_source(error)
+        })
     }
 
     /// octocrab with nothing around the guarded client: no cache, no retries and no credentials.
@@ -218,7 +249,10 @@ impl GitHubClient {
         self.octocrab
             .get_or_try_init(|| async {
                 let connector = ReqwestConnector::new(self.egress.client().await?);
-                let built = OctocrabBuilder::new_empty().with_service(connector).with_auth(AuthState::None).build();
+                let built = OctocrabBuilder::new_empty()
+                    .with_service(connector)
+                    .with_auth(AuthState::None)
+                    .build();
                 Ok(built.unwrap_or_else(|never| match never {}))
             })
             .await
@@ -238,7 +272,11 @@ fn trouble(error: octocrab::Error) -> Failure {
         return Failure::Final(refused.clone().into());
     }
     if never_connected(&error) {
-        return Failure::NotSent(Error::new(Code::HandlerFailed, "GitHub cannot be reached").with_source(error));
+        return Failure::NotSent(
+            Error::new(Code::HandlerFailed, "GitHub cannot be reached").with_source(error),
+        );
     }
-    Failure::Lost(Error::new(Code::HandlerFailed, "the connection to GitHub broke").with_source(error))
+    Failure::Lost(
+        Error::new(Code::HandlerFailed, "the connection to GitHub broke").with_source(error),
+    )
 }

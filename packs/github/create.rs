@@ -1,4 +1,5 @@
-//! The packs that create something: `github.create_issue`, `comment`, `create_pr` and `create_release`.
+//! The packs that create something: `github.create_issue`, `comment`, `create_pr` and
+//! `create_release`.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -43,7 +44,10 @@ impl<B: Body> Handler for Create<B> {
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         let Input { repo, body } = input.read::<Input<B>>()?;
         let path = body.path();
-        let target = self.0.target(&repo.path(&path.iter().map(String::as_str).collect::<Vec<_>>()), &[])?;
+        let target = self.0.target(
+            &repo.path(&path.iter().map(String::as_str).collect::<Vec<_>>()),
+            &[],
+        )?;
         let mut exchange = Exchange::new(&self.0, &context)?;
         let created: B::Created = exchange.post(target, &body).await?;
         exchange.reply(&created)
@@ -82,7 +86,11 @@ impl Body for NewComment {
     type Created = Comment;
 
     fn path(&self) -> Vec<String> {
-        vec!["issues".to_owned(), self.number.to_string(), "comments".to_owned()]
+        vec![
+            "issues".to_owned(),
+            self.number.to_string(),
+            "comments".to_owned(),
+        ]
     }
 }
 

@@ -35,7 +35,8 @@ pub(super) struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    /// Starts with the credential that the manifest declares; without one the requests are anonymous.
+    /// Starts with the credential that the manifest declares; without one the requests are
+    /// anonymous.
     pub(super) fn new(client: &'a GitHubClient, context: &Context) -> Result<Self> {
         Ok(Self {
             client,
@@ -49,17 +50,26 @@ impl<'a> Exchange<'a> {
 
     /// Confirms the stale answer.
     pub(super) fn not_modified(&self) -> Reply {
-        Reply::not_modified().with_upstream_calls(self.calls).with_quota(self.quota)
+        Reply::not_modified()
+            .with_upstream_calls(self.calls)
+            .with_quota(self.quota)
     }
 
     /// Reads something. With an `ETag`, `None` means that it has not changed.
     ///
     /// # Errors
     /// What [`classify`] says; `handler_failed` if GitHub cannot be reached or keeps failing.
-    pub(super) async fn get(&mut self, target: &Target, etag: Option<&str>) -> Result<Option<Received>> {
+    pub(super) async fn get(
+        &mut self,
+        target: &Target,
+        etag: Option<&str>,
+    ) -> Result<Option<Received>> {
         let mut repeats = 0;
         loop {
-            let (error, asked_wait) = match self.client.send(Method::GET, target, self.token.as_ref(), etag, None).await
+            let (error, asked_wait) = match self
+                .client
+                .send(Method::GET, target, self.token.as_ref(), etag, None)
+                .await
             {
                 Ok(received) if received.status == StatusCode::NOT_MODIFIED && etag.is_some() => {
                     self.quota = quota(&received, self.client.clock.now()).or(self.quota);
@@ -92,23 +102,43 @@ impl<'a> Exchange<'a> {
 
     /// Writes something and reads the answer.
     ///
-    /// Repeated only where no connection was made, since GitHub may have carried out anything it was sent. A redirect
-    /// that keeps method and body (a renamed repository) is followed on the API's own host.
+    /// Repeated only where no connection was made, since GitHub may have carried out anything it
+    /// was sent. A redirect that keeps method and body (a renamed repository) is followed on the
+    /// API's own host.
     ///
     /// # Errors
     /// What [`classify`] says; `handler_failed` if GitHub cannot be reached or its answer got lost.
-    pub(super) async fn post<T: DeserializeOwned>(&mut self, mut target: Target, body: &impl Serialize) -> Result<T> {
-        let body = serde_json::to_vec(body)
-            .map(Bytes::from)
-            .map_err(|error| Error::new(Code::Internal, "a request to GitHub cannot be written").with_source(error))?;
+    pub(super) async fn post<T: DeserializeOwned>(
+        &mut self,
+        mut target: Target,
+        body: &impl Serialize,
+    ) -> Result<T> {
+        let body = serde_json::to_vec(body).map(Bytes::from).map_err(|error| {
+            Error::new(Code::Internal, "a request to GitHub cannot be written").with_source(error)
+        })?;
         let (mut repeats, mut redirects) = (0, 0);
         loop {
-            match self.client.send(Method::POST, &target, self.token.as_ref(), None, Some(&body)).await {
+            match self
+                .client
+                .send(
+                    Method::POST,
+                    &target,
+                    self.token.as_ref(),
+                    None,
+                    Some(&body),
+                )
+                .await
+            {
                 Ok(received) => {
                     self.calls += 1;
-                    let moved =
-                        matches!(received.status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
-                    if let (true, Some(location)) = (moved && redirects < MAX_REDIRECTS, received.header("location")) {
+                    let moved = matches!(
+                        received.status,
+                        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
+                    );
+                    if let (true, Some(location)) = (
+                        moved && redirects < MAX_REDIRECTS,
+                        received.header("location"),
+                    ) {
                         target = Target(Form::Json, self.client.follow(location)?);
                         redirects += 1;
                         continue;
@@ -125,7 +155,9 @@ impl<'a> Exchange<'a> {
                     repeats += 1;
                 }
                 Err(Failure::Lost(error)) => {
-                    return Err(error.with_message("GitHub's answer got lost; what was asked may have been done"));
+                    return Err(error.with_message(
+                        "GitHub's answer got lost; what was asked may have been done",
+                    ));
                 }
                 Err(Failure::Final(error)) => return Err(error),
             }
@@ -134,12 +166,20 @@ impl<'a> Exchange<'a> {
 
     /// Ends the call with what it found.
     pub(super) fn reply<T: Serialize>(&self, output: &T) -> Result<Reply> {
-        Ok(Reply::value(output)?.with_upstream_calls(self.calls).with_quota(self.quota))
+        Ok(Reply::value(output)?
+            .with_upstream_calls(self.calls)
+            .with_quota(self.quota))
     }
 
     fn refused(&self, received: &Received, target: &Target) -> Error {
-        let error = classify(received, target, self.token.is_some(), self.client.clock.now());
-        // GitHub repeats parts of the input in its messages; a token pasted there must not come back out.
+        let error = classify(
+            received,
+            target,
+            self.token.is_some(),
+            self.client.clock.now(),
+        );
+        // GitHub repeats parts of the input in its messages; a token pasted there must not come
+        // back out.
         match self.token.as_ref().map(|token| token.expose().trim()) {
             Some(token) if token.len() >= MIN_SECRET_BYTES && error.message().contains(token) => {
                 let message = error.message().replace(token, "[redacted]");
@@ -174,6 +214,10 @@ impl<'a> Exchange<'a> {
 /// `handler_failed` if it does not have the documented form.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     serde_json::from_slice(body).map_err(|error| {
-        Error::new(Code::HandlerFailed, "GitHub's answer does not have the documented form").with_source(error)
+        Error::new(
+            Code::HandlerFailed,
+            "GitHub's answer does not have the documented form",
+        )
+        .with_source(error)
     })
 }

@@ -47,11 +47,18 @@ impl Handler for GetIssue {
         let issue = reading.object(first).await?;
         let (mut thread, mut thread_truncated) = (None, None);
         if input.with_comments {
-            let comments = self.0.target(&input.repo.path(&["issues", &number, "comments"]), &[("per_page", "100")])?;
+            let comments = self.0.target(
+                &input.repo.path(&["issues", &number, "comments"]),
+                &[("per_page", "100")],
+            )?;
             let (found, truncated) = reading.list(comments, 100, MAX_COMMENTS, |_| true).await?;
             (thread, thread_truncated) = (Some(found), Some(truncated));
         }
-        reading.reply(&Output { issue, thread, thread_truncated })
+        reading.reply(&Output {
+            issue,
+            thread,
+            thread_truncated,
+        })
     }
 
     fn upstream(&self) -> Option<Upstream> {

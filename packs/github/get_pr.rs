@@ -33,7 +33,9 @@ struct Output {
 impl Handler for GetPr {
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         let input: Input = input.read()?;
-        let first = self.0.target(&input.repo.path(&["pulls", &input.number.to_string()]), &[])?;
+        let first = self
+            .0
+            .target(&input.repo.path(&["pulls", &input.number.to_string()]), &[])?;
         let as_diff = Target(Form::Diff, first.1.clone());
 
         let mut reading = Reading::new(&self.0, &context)?;

@@ -44,9 +44,18 @@ impl Handler for ListIssues {
         if !labels.is_empty() {
             query.push(("labels", &labels));
         }
-        query.extend(input.assignee.as_deref().map(|assignee| ("assignee", assignee)));
+        query.extend(
+            input
+                .assignee
+                .as_deref()
+                .map(|assignee| ("assignee", assignee)),
+        );
         query.extend(input.since.as_deref().map(|since| ("since", since)));
-        query.extend([("sort", input.sort.as_str()), ("direction", &input.direction), ("per_page", &per_page)]);
+        query.extend([
+            ("sort", input.sort.as_str()),
+            ("direction", &input.direction),
+            ("per_page", &per_page),
+        ]);
         let first = self.0.target(&input.repo.path(&["issues"]), &query)?;
 
         let mut reading = Reading::new(&self.0, &context)?;
@@ -55,8 +64,14 @@ impl Handler for ListIssues {
         }
         // GitHub lists pull requests among the issues and cannot be asked not to.
         let wanted = |issue: &Issue| input.include_pulls || !issue.is_pull_request;
-        let (issues, truncated) = reading.list(first, input.per_page, input.max_items, wanted).await?;
-        reading.reply(&Output { count: issues.len(), truncated, issues })
+        let (issues, truncated) = reading
+            .list(first, input.per_page, input.max_items, wanted)
+            .await?;
+        reading.reply(&Output {
+            count: issues.len(),
+            truncated,
+            issues,
+        })
     }
 
     fn upstream(&self) -> Option<Upstream> {

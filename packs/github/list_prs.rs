@@ -37,14 +37,24 @@ impl Handler for ListPrs {
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         let input: Input = input.read()?;
         // GitHub ignores a head without its owner and lists everything.
-        let head =
-            input.head.map(|head| if head.contains(':') { head } else { format!("{}:{head}", input.repo.owner) });
+        let head = input.head.map(|head| {
+            if head.contains(':') {
+                head
+            } else {
+                format!("{}:{head}", input.repo.owner)
+            }
+        });
         let per_page = input.per_page.to_string();
         let mut query = vec![("state", input.state.as_str())];
         query.extend(head.as_deref().map(|head| ("head", head)));
         query.extend(input.base.as_deref().map(|base| ("base", base)));
         query.push(("sort", &input.sort));
-        query.extend(input.direction.as_deref().map(|direction| ("direction", direction)));
+        query.extend(
+            input
+                .direction
+                .as_deref()
+                .map(|direction| ("direction", direction)),
+        );
         query.push(("per_page", &per_page));
         let first = self.0.target(&input.repo.path(&["pulls"]), &query)?;
 
@@ -52,8 +62,14 @@ impl Handler for ListPrs {
         if let Some(reply) = reading.unchanged(&first).await? {
             return Ok(reply);
         }
-        let (prs, truncated) = reading.list(first, input.per_page, input.max_items, |_: &Pull| true).await?;
-        reading.reply(&Output { count: prs.len(), truncated, prs })
+        let (prs, truncated) = reading
+            .list(first, input.per_page, input.max_items, |_: &Pull| true)
+            .await?;
+        reading.reply(&Output {
+            count: prs.len(),
+            truncated,
+            prs,
+        })
     }
 
     fn upstream(&self) -> Option<Upstream> {

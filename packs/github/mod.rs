@@ -1,7 +1,8 @@
 //! The `github.*` family: GitHub over its REST API, on github.com or an Enterprise server.
 //!
-//! Reading packs revalidate their answers with conditional requests: an unchanged answer costs no quota. Writing packs
-//! never repeat a request that may have been carried out. No error and no log line contains a token.
+//! Reading packs revalidate their answers with conditional requests: an unchanged answer costs no
+//! quota. Writing packs never repeat a request that may have been carried out. No error and no log
+//! line contains a token.
 
 mod classify;
 mod client;
@@ -30,13 +31,15 @@ use create::{Create, NewComment, NewIssue, NewPull, NewRelease};
 /// Settings of the `github.*` packs.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Root of the REST API: `https://api.github.com`, or `https://<host>/api/v3` on an Enterprise server.
+    /// Root of the REST API: `https://api.github.com`, or `https://<host>/api/v3` on an Enterprise
+    /// server.
     ///
     /// Its host and port are reachable even if they are not public.
     pub base_url: Url,
     /// The `User-Agent`; default `helmdeck/<version>`.
     pub user_agent: String,
-    /// The wait before the first retry of a failed request, doubled for each further one; default 250 ms.
+    /// The wait before the first retry of a failed request, doubled for each further one; default
+    /// 250 ms.
     pub retry_wait: Duration,
     /// Number of requests of a quota that are left for other uses than cached packs; default 0.
     pub keep_quota: u64,
@@ -76,7 +79,11 @@ pub(crate) fn packs(config: &Config, egress: &Egress, clock: &Arc<dyn Clock>) ->
         pack!("github", "create_issue", Create::<NewIssue>::new(client())),
         pack!("github", "comment", Create::<NewComment>::new(client())),
         pack!("github", "create_pr", Create::<NewPull>::new(client())),
-        pack!("github", "create_release", Create::<NewRelease>::new(client())),
+        pack!(
+            "github",
+            "create_release",
+            Create::<NewRelease>::new(client())
+        ),
     ]
 }
 

@@ -50,7 +50,9 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D:
     Ok(Option::<serde::de::IgnoredAny>::deserialize(deserializer)?.is_some())
 }
 
-fn full_name<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+fn full_name<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
     struct Repository {
         full_name: String,
@@ -82,7 +84,11 @@ pub(super) struct Issue {
     created_at: String,
     updated_at: String,
     closed_at: Option<String>,
-    #[serde(default, rename(deserialize = "pull_request"), deserialize_with = "present")]
+    #[serde(
+        default,
+        rename(deserialize = "pull_request"),
+        deserialize_with = "present"
+    )]
     pub(super) is_pull_request: bool,
 }
 
@@ -241,7 +247,10 @@ pub(super) struct CommitHit {
 
 impl From<RawCommit> for CommitHit {
     fn from(raw: RawCommit) -> Self {
-        let (author, date) = raw.commit.author.map_or((None, None), |author| (author.name, author.date));
+        let (author, date) = raw
+            .commit
+            .author
+            .map_or((None, None), |author| (author.name, author.date));
         Self {
             sha: raw.sha,
             message: raw.commit.message,
@@ -274,21 +283,30 @@ mod tests {
     #[test]
     fn only_the_typed_part_comes_out() {
         let out = issue(&[]);
-        assert_eq!((&out["user"], &out["labels"]), (&json!("octocat"), &json!(["bug"])));
+        assert_eq!(
+            (&out["user"], &out["labels"]),
+            (&json!("octocat"), &json!(["bug"]))
+        );
         assert!(out.get("extra").is_none());
         assert_eq!(out["is_pull_request"], false);
     }
 
     #[test]
     fn what_github_leaves_empty_is_null() {
-        let empty = issue(&[("body", json!(null)), ("user", json!(null)), ("milestone", json!(null))]);
+        let empty = issue(&[
+            ("body", json!(null)),
+            ("user", json!(null)),
+            ("milestone", json!(null)),
+        ]);
         assert!(empty["body"].is_null() && empty["user"].is_null() && empty["milestone"].is_null());
     }
 
     #[test]
     fn labels_come_as_objects_or_names() {
-        let mixed =
-            issue(&[("labels", json!(["a", {"name": "b"}, {"name": null}])), ("pull_request", json!({"url": "u"}))]);
+        let mixed = issue(&[
+            ("labels", json!(["a", {"name": "b"}, {"name": null}])),
+            ("pull_request", json!({"url": "u"})),
+        ]);
         assert_eq!(mixed["labels"], json!(["a", "b"]));
         assert_eq!(mixed["is_pull_request"], true);
     }

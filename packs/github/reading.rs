@@ -1,7 +1,8 @@
 //! Conditional requests for one or several pages, revalidated together or read again together.
 //!
-//! The validator of an answer lists everything that was read for it, each with its `ETag`. If all of it is unchanged,
-//! the answer is still valid. Otherwise all is read again, since an unchanged page comes without its content.
+//! The validator of an answer lists everything that was read for it, each with its `ETag`. If all
+//! of it is unchanged, the answer is still valid. Otherwise all is read again, since an unchanged
+//! page comes without its content.
 
 use std::sync::Arc;
 
@@ -48,12 +49,20 @@ impl<'a> Reading<'a> {
             Some((pages, Arc::clone(&stale.validator)))
         });
         let exchange = Exchange::new(client, context)?;
-        Ok(Self { exchange, stale, changed: None, seen: Vec::new(), confirmable: true })
+        Ok(Self {
+            exchange,
+            stale,
+            changed: None,
+            seen: Vec::new(),
+            confirmable: true,
+        })
     }
 
     /// Asks whether all that the stale answer was made of is unchanged, and answers so if it is.
     pub(super) async fn unchanged(&mut self, first: &Target) -> Result<Option<Reply>> {
-        let Some((pages, validator)) = self.stale.take() else { return Ok(None) };
+        let Some((pages, validator)) = self.stale.take() else {
+            return Ok(None);
+        };
         if pages.first().is_none_or(|(target, _)| target != first) {
             return Ok(None);
         }
@@ -74,7 +83,10 @@ impl<'a> Reading<'a> {
         };
         // Without an ETag in the request there is no "not modified".
         let received = received.ok_or_else(|| {
-            helmdeck_core::Error::new(helmdeck_core::Code::HandlerFailed, "GitHub answered 304 to a plain request")
+            helmdeck_core::Error::new(
+                helmdeck_core::Code::HandlerFailed,
+                "GitHub answered 304 to a plain request",
+            )
         })?;
         match received.header("etag") {
             Some(etag) => self.seen.push((target, etag.to_owned())),
@@ -101,7 +113,8 @@ impl<'a> Reading<'a> {
             let taken = take(&page.body)?;
             let next = page.header("link").and_then(link::next);
             let Some(next) = next else {
-                // A new item may open a page behind a full last one and leave that one's ETag as it is.
+                // A new item may open a page behind a full last one and leave that one's ETag as it
+                // is.
                 self.confirmable &= taken.left_over || taken.on_page < per_page;
                 return Ok(taken.left_over);
             };
@@ -135,14 +148,21 @@ impl<'a> Reading<'a> {
     pub(super) fn reply<T: Serialize>(self, output: &T) -> Result<Reply> {
         let reply = self.exchange.reply(output)?;
         match serde_json::to_string(&self.seen) {
-            Ok(validator) if self.confirmable && !self.seen.is_empty() => Ok(reply.with_validator(validator)),
+            Ok(validator) if self.confirmable && !self.seen.is_empty() => {
+                Ok(reply.with_validator(validator))
+            }
             _ => Ok(reply),
         }
     }
 }
 
 /// Moves the wanted items of a page over until there are `max_items`.
-pub(super) fn fill<T>(items: &mut Vec<T>, page: Vec<T>, max_items: usize, wanted: impl Fn(&T) -> bool) -> Taken {
+pub(super) fn fill<T>(
+    items: &mut Vec<T>,
+    page: Vec<T>,
+    max_items: usize,
+    wanted: impl Fn(&T) -> bool,
+) -> Taken {
     let on_page = page.len();
     let mut left_over = false;
     for item in page.into_iter().filter(wanted) {
@@ -152,5 +172,9 @@ pub(super) fn fill<T>(items: &mut Vec<T>, page: Vec<T>, max_items: usize, wanted
             left_over = true;
         }
     }
-    Taken { on_page, enough: items.len() >= max_items, left_over }
+    Taken {
+        on_page,
+        enough: items.len() >= max_items,
+        left_over,
+    }
 }

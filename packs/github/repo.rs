@@ -17,13 +17,19 @@ impl TryFrom<String> for Repo {
     fn try_from(text: String) -> Result<Self, Error> {
         let good = |part: &str| {
             !matches!(part, "" | "." | "..")
-                && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+                && part
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
         };
         match text.split_once('/') {
-            Some((owner, name)) if good(owner) && good(name) => {
-                Ok(Self { owner: owner.to_owned(), name: name.to_owned() })
-            }
-            _ => Err(Error::new(Code::InvalidInput, "repo must be \"owner/name\"")),
+            Some((owner, name)) if good(owner) && good(name) => Ok(Self {
+                owner: owner.to_owned(),
+                name: name.to_owned(),
+            }),
+            _ => Err(Error::new(
+                Code::InvalidInput,
+                "repo must be \"owner/name\"",
+            )),
         }
     }
 }
@@ -42,10 +48,14 @@ mod tests {
     #[test]
     fn only_owner_and_name_make_a_repository() {
         let repo = Repo::try_from("rust-lang/rust.vim_2".to_owned()).unwrap();
-        assert_eq!(repo.path(&["issues"]), ["repos", "rust-lang", "rust.vim_2", "issues"]);
-        for text in
-            ["", "a", "a/", "/b", "a/b/c", "../b", "a/..", "./b", "a/b?c", "a/b#c", "a%2f/b", "a/b c", "ä/b", "a\n/b"]
-        {
+        assert_eq!(
+            repo.path(&["issues"]),
+            ["repos", "rust-lang", "rust.vim_2", "issues"]
+        );
+        for text in [
+            "", "a", "a/", "/b", "a/b/c", "../b", "a/..", "./b", "a/b?c", "a/b#c", "a%2f/b",
+            "a/b c", "ä/b", "a\n/b",
+        ] {
             assert!(Repo::try_from(text.to_owned()).is_err(), "{text}");
         }
     }

@@ -56,9 +56,10 @@ impl Handler for Search {
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         let input: Input = input.read()?;
         let per_page = input.max_items.min(MAX_PER_PAGE);
-        let first = self
-            .0
-            .target(&["search", input.kind.into()], &[("q", &input.query), ("per_page", &per_page.to_string())])?;
+        let first = self.0.target(
+            &["search", input.kind.into()],
+            &[("q", &input.query), ("per_page", &per_page.to_string())],
+        )?;
 
         let mut reading = Reading::new(&self.0, &context)?;
         if let Some(reply) = reading.unchanged(&first).await? {
@@ -67,15 +68,23 @@ impl Handler for Search {
         match input.kind {
             Kind::Issues => find::<Issue, Issue>(reading, first, per_page, input.max_items).await,
             Kind::Code => find::<CodeHit, CodeHit>(reading, first, per_page, input.max_items).await,
-            Kind::Repositories => find::<RepositoryHit, RepositoryHit>(reading, first, per_page, input.max_items).await,
-            Kind::Commits => find::<RawCommit, CommitHit>(reading, first, per_page, input.max_items).await,
+            Kind::Repositories => {
+                find::<RepositoryHit, RepositoryHit>(reading, first, per_page, input.max_items)
+                    .await
+            }
+            Kind::Commits => {
+                find::<RawCommit, CommitHit>(reading, first, per_page, input.max_items).await
+            }
         }
     }
 
     fn upstream(&self) -> Option<Upstream> {
         // GitHub counts searches apart.
         let Upstream { name, keep_quota } = self.0.upstream();
-        Some(Upstream { name: format!("{name}, search"), keep_quota })
+        Some(Upstream {
+            name: format!("{name}, search"),
+            keep_quota,
+        })
     }
 }
 
@@ -98,5 +107,10 @@ async fn find<Raw: DeserializeOwned + Send, Hit: From<Raw> + Serialize>(
     // Beyond the thousandth hit GitHub has no pages, whatever it counts.
     let truncated = more || total_count > items.len() as u64;
     let items = items.into_iter().map(Hit::from).collect();
-    reading.reply(&Output::<Hit> { total_count, incomplete, truncated, items })
+    reading.reply(&Output::<Hit> {
+        total_count,
+        incomplete,
+        truncated,
+        items,
+    })
 }

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use helmdeck_core::context::{CallSecrets, Stale};
 use helmdeck_core::secrets::Grant;
 use helmdeck_core::{
-    Builtin, Clock, Code, Context, Error, Identity, Json, Manifest, PackName, Reply, Result, RunId, Secret, Timestamp,
-    Version,
+    Builtin, Clock, Code, Context, Error, Identity, Json, Manifest, PackName, Reply, Result, RunId,
+    Secret, Timestamp, Version,
 };
 use helmdeck_egress::Egress;
 use helmdeck_testkit::ManualClock;
@@ -41,7 +41,11 @@ impl CallSecrets for OneSecret {
     }
 
     fn get(&self, name: &str) -> Result<Option<Secret>> {
-        if name == self.0.name { Ok(Some(self.1.clone())) } else { Err(Error::new(Code::Forbidden, "not declared")) }
+        if name == self.0.name {
+            Ok(Some(self.1.clone()))
+        } else {
+            Err(Error::new(Code::Forbidden, "not declared"))
+        }
     }
 
     fn revealed(&self) -> Vec<Secret> {
@@ -57,7 +61,11 @@ impl Packs {
         let mut config = Config::new(Url::parse(url).unwrap());
         config.retry_wait = Duration::from_millis(1);
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(NOW));
-        Self(super::packs(&config, &Egress::new(helmdeck_egress::Config::default()), &clock))
+        Self(super::packs(
+            &config,
+            &Egress::new(helmdeck_egress::Config::default()),
+            &clock,
+        ))
     }
 
     /// Runs a pack as the pipeline would: defaults filled in, input and output checked.
@@ -68,14 +76,26 @@ impl Packs {
             .map(|builtin| (builtin, manifest(builtin)))
             .find(|(_, manifest)| manifest.name.as_str() == pack)
             .unwrap();
-        let filled = manifest.input.fill(&input.to_string()).unwrap().into_owned();
+        let filled = manifest
+            .input
+            .fill(&input.to_string())
+            .unwrap()
+            .into_owned();
         manifest
             .input
             .validate(&serde_json::from_str(&filled).unwrap())
-            .map_err(|violations| Error::new(Code::InvalidInput, "input").with_violations(violations))?;
-        let reply = builtin.handler.run(with.context(&manifest), Json::parse(filled).unwrap()).await?;
+            .map_err(|violations| {
+                Error::new(Code::InvalidInput, "input").with_violations(violations)
+            })?;
+        let reply = builtin
+            .handler
+            .run(with.context(&manifest), Json::parse(filled).unwrap())
+            .await?;
         if let Some(output) = &reply.output {
-            manifest.output.validate(&output.to_value()).unwrap_or_else(|v| panic!("{pack}: {v:?}"));
+            manifest
+                .output
+                .validate(&output.to_value())
+                .unwrap_or_else(|v| panic!("{pack}: {v:?}"));
         }
         Ok(reply)
     }
@@ -91,19 +111,31 @@ struct With<'a> {
 
 impl<'a> With<'a> {
     fn token(token: &'a str) -> Self {
-        Self { token: Some(token), ..Self::default() }
+        Self {
+            token: Some(token),
+            ..Self::default()
+        }
     }
 
     fn stale(self, reply: &'a Reply) -> Self {
-        Self { stale: Some(reply), ..self }
+        Self {
+            stale: Some(reply),
+            ..self
+        }
     }
 
     fn context(self, manifest: &Manifest) -> Context {
         let secret = |token: &str| {
-            let grant = Grant { name: "github-token".into(), version: 1 };
+            let grant = Grant {
+                name: "github-token".into(),
+                version: 1,
+            };
             Arc::new(OneSecret(grant, Secret::new(token.to_owned()))) as Arc<dyn CallSecrets>
         };
-        let (pack, version) = (PackName::new(manifest.name.as_str()).unwrap(), Version::new(1).unwrap());
+        let (pack, version) = (
+            PackName::new(manifest.name.as_str()).unwrap(),
+            Version::new(1).unwrap(),
+        );
         let context = Context::new(pack, version, Arc::new(Identity::local()), RunId::next(NOW));
         Context {
             deadline: self.time.map(|time| Instant::now() + time),
@@ -118,7 +150,10 @@ impl<'a> With<'a> {
 }
 
 fn manifest(builtin: &Builtin) -> Manifest {
-    Manifest::parse(builtin.file, builtin.manifest, &|file| Err(format!("{file}: no files here"))).unwrap()
+    Manifest::parse(builtin.file, builtin.manifest, &|file| {
+        Err(format!("{file}: no files here"))
+    })
+    .unwrap()
 }
 
 fn output(reply: &Reply) -> Value {

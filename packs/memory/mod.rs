@@ -1,7 +1,8 @@
 //! The `memory.*` packs: durable facts about the caller.
 //!
-//! Without a memory key each of them answers `not_found`. The packs write no audit rows, and their answers are not
-//! cached: both would outlive what was forgotten. Only a credential that a caller allows in a fact gets a row.
+//! Without a memory key each of them answers `not_found`. The packs write no audit rows, and their
+//! answers are not cached: both would outlive what was forgotten. Only a credential that a caller
+//! allows in a fact gets a row.
 
 #[cfg(test)]
 mod tests;

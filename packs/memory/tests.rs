@@ -17,8 +17,16 @@ fn manifest(builtin: &Builtin) -> Manifest {
 fn context(builtin: &Builtin, memory: NoMemory) -> Context {
     let manifest = manifest(builtin);
     let run = RunId::next(SystemClock::default().now());
-    let context = Context::new(manifest.name, manifest.version, Arc::new(Identity::local()), run);
-    Context { memory: Err(memory), ..context }
+    let context = Context::new(
+        manifest.name,
+        manifest.version,
+        Arc::new(Identity::local()),
+        run,
+    );
+    Context {
+        memory: Err(memory),
+        ..context
+    }
 }
 
 #[test]
@@ -26,10 +34,25 @@ fn every_manifest_is_understood_and_keeps_no_trace() {
     let mut reading = Vec::new();
     for builtin in super::packs() {
         let manifest = manifest(&builtin);
-        assert_eq!(manifest.handler, HandlerSpec::Builtin(manifest.name.to_string()));
-        assert_eq!(builtin.file, format!("packs/{}.toml", manifest.name.as_str().replace('.', "/")));
-        assert!(manifest.no_audit && manifest.memory.is_none() && !manifest.examples.is_empty(), "{}", manifest.name);
-        assert_eq!(manifest.input.source()["additionalProperties"], json!(false), "{}", manifest.name);
+        assert_eq!(
+            manifest.handler,
+            HandlerSpec::Builtin(manifest.name.to_string())
+        );
+        assert_eq!(
+            builtin.file,
+            format!("packs/{}.toml", manifest.name.as_str().replace('.', "/"))
+        );
+        assert!(
+            manifest.no_audit && manifest.memory.is_none() && !manifest.examples.is_empty(),
+            "{}",
+            manifest.name
+        );
+        assert_eq!(
+            manifest.input.source()["additionalProperties"],
+            json!(false),
+            "{}",
+            manifest.name
+        );
         if manifest.read_only {
             reading.push(manifest.name.to_string());
         }
@@ -46,8 +69,17 @@ async fn without_a_memory_every_pack_says_why_in_the_same_words() {
             (NoMemory::Anonymous, Code::Unauthenticated),
             (NoMemory::Shared, Code::Forbidden),
         ] {
-            let error = builtin.handler.run(context(&builtin, why.clone()), input.clone()).await.unwrap_err();
-            assert_eq!((error.code(), error.message()), (code, Error::from(why).message()), "{}", builtin.file);
+            let error = builtin
+                .handler
+                .run(context(&builtin, why.clone()), input.clone())
+                .await
+                .unwrap_err();
+            assert_eq!(
+                (error.code(), error.message()),
+                (code, Error::from(why).message()),
+                "{}",
+                builtin.file
+            );
         }
     }
 }

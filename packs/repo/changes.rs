@@ -1,7 +1,7 @@
 //! Finds the changes of a work tree since its checkout, including those that commands committed.
 //!
-//! This runs inside the session with its own git folder, so that settings, hooks, filters and refs in the work tree's
-//! `.git` have no effect. The output is untrusted text to look at and apply.
+//! This runs inside the session with its own git folder, so that settings, hooks, filters and refs
+//! in the work tree's `.git` have no effect. The output is untrusted text to look at and apply.
 
 use bytes::Bytes;
 use helmdeck_core::session::Session;
@@ -52,9 +52,14 @@ pub(crate) struct Changed {
 /// Finds the changes of a work tree.
 ///
 /// # Errors
-/// `too_large` if the patch has more than `max_bytes`; `conflict` if the folder is no longer a work tree; else as
+/// `too_large` if the patch has more than `max_bytes`; `conflict` if the folder is no longer a work
+/// tree; else as
 /// [`Inside::run`].
-pub(crate) async fn changes(session: &dyn Session, checkout: &Checkout, max_bytes: usize) -> Result<Changes> {
+pub(crate) async fn changes(
+    session: &dyn Session,
+    checkout: &Checkout,
+    max_bytes: usize,
+) -> Result<Changes> {
     let base = checkout::base(checkout)?;
     let folder = session.folder().join(&checkout.path);
     if !std::fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir()) {
@@ -64,9 +69,26 @@ pub(crate) async fn changes(session: &dyn Session, checkout: &Checkout, max_byte
     supply(session, JUNK_FILE, JUNK)?;
     let own = format!(".changes-{}", Uuid::now_v7().simple());
     let inside = Inside::new(session)?;
-    inside.run("", &["git", "init", "--quiet", "--bare", "--template=", "--", &own], MAX_LIST, Bytes::new()).await?;
+    inside
+        .run(
+            "",
+            &[
+                "git",
+                "init",
+                "--quiet",
+                "--bare",
+                "--template=",
+                "--",
+                &own,
+            ],
+            MAX_LIST,
+            Bytes::new(),
+        )
+        .await?;
     let found = compare(session, checkout, &own, base, max_bytes).await;
-    let removed = inside.run("", &["rm", "-rf", "--", &own], MAX_LIST, Bytes::new()).await;
+    let removed = inside
+        .run("", &["rm", "-rf", "--", &own], MAX_LIST, Bytes::new())
+        .await;
     let found = found?;
     removed?;
     Ok(found)
@@ -83,8 +105,14 @@ async fn compare(
     let inside = Inside::new(session)?
         .with("GIT_DIR", format!("{root}/{own}"))
         .with("GIT_WORK_TREE", format!("{root}/{}", checkout.path))
-        .with("GIT_ALTERNATE_OBJECT_DIRECTORIES", format!("{}/objects", checkout.mirror_inside(session)));
-    let excludes = format!("core.excludesFile={}/{JUNK_FILE}", session.supplies_inside());
+        .with(
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+            format!("{}/objects", checkout.mirror_inside(session)),
+        );
+    let excludes = format!(
+        "core.excludesFile={}/{JUNK_FILE}",
+        session.supplies_inside()
+    );
     let run = async |arguments: &[&str], max| {
         let settings = [
             "git",
@@ -111,29 +139,65 @@ async fn compare(
             "-c",
             "advice.addEmbeddedRepo=false",
         ];
-        inside.run(&checkout.path, &[&settings[..], arguments].concat(), max, Bytes::new()).await
+        inside
+            .run(
+                &checkout.path,
+                &[&settings[..], arguments].concat(),
+                max,
+                Bytes::new(),
+            )
+            .await
     };
     run(&["read-tree", base], MAX_LIST).await?;
-    run(&["add", "--all", "--", "."], MAX_LIST).await.map_err(|error| not_added(&checkout.path, error))?;
-    let diff =
-        ["diff", "--cached", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-color", "--submodule=short"];
-    let patch = run(&[&diff[..], &["--binary", "--full-index", base, "--"]].concat(), max_bytes).await;
+    run(&["add", "--all", "--", "."], MAX_LIST)
+        .await
+        .map_err(|error| not_added(&checkout.path, error))?;
+    let diff = [
+        "diff",
+        "--cached",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--no-renames",
+        "--no-color",
+        "--submodule=short",
+    ];
+    let patch = run(
+        &[&diff[..], &["--binary", "--full-index", base, "--"]].concat(),
+        max_bytes,
+    )
+    .await;
     let patch = patch.map_err(|error| match error.code() {
-        Code::TooLarge => Error::new(Code::TooLarge, format!("the changes are over {max_bytes} bytes as a patch")),
+        Code::TooLarge => Error::new(
+            Code::TooLarge,
+            format!("the changes are over {max_bytes} bytes as a patch"),
+        ),
         _ => error,
     })?;
-    let list = run(&[&diff[..], &["--numstat", "-z", base, "--"]].concat(), MAX_LIST).await?;
-    Ok(Changes { patch, files: read_list(&list) })
+    let list = run(
+        &[&diff[..], &["--numstat", "-z", base, "--"]].concat(),
+        MAX_LIST,
+    )
+    .await?;
+    Ok(Changes {
+        patch,
+        files: read_list(&list),
+    })
 }
 
 /// Names the file that git refuses, if it says which: its name could be mistaken for a git folder.
 fn not_added(folder: &str, error: Error) -> Error {
     let cause = error.cause();
-    let refused = |line: &str| line.strip_prefix("error: invalid path '")?.strip_suffix('\'').map(str::to_owned);
+    let refused = |line: &str| {
+        line.strip_prefix("error: invalid path '")?
+            .strip_suffix('\'')
+            .map(str::to_owned)
+    };
     match cause.lines().find_map(refused) {
         Some(name) if error.code() == Code::HandlerFailed && name.len() <= MAX_NAME => {
             let name = name.escape_debug();
-            let message = format!("git does not accept the path \"{name}\" in \"{folder}\"; rename or remove it");
+            let message = format!(
+                "git does not accept the path \"{name}\" in \"{folder}\"; rename or remove it"
+            );
             Error::new(Code::InvalidInput, message).with_source(cause)
         }
         _ => error,
@@ -146,7 +210,11 @@ fn read_list(list: &[u8]) -> Vec<Changed> {
         let text = String::from_utf8_lossy(entry);
         let mut parts = text.splitn(3, '\t');
         let (added, removed, path) = (parts.next()?, parts.next()?, parts.next()?);
-        Some(Changed { path: path.to_owned(), added: added.parse().ok(), removed: removed.parse().ok() })
+        Some(Changed {
+            path: path.to_owned(),
+            added: added.parse().ok(),
+            removed: removed.parse().ok(),
+        })
     };
     list.split(|byte| *byte == 0).filter_map(entry).collect()
 }

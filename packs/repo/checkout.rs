@@ -47,12 +47,16 @@ impl Checkout {
     pub(crate) fn of(session: &dyn Session, path: &str) -> Result<Self> {
         check_folder(path)?;
         let none = |error| {
-            let message = format!("the session has no repository at \"{path}\"; fetch one first with repo.fetch");
+            let message = format!(
+                "the session has no repository at \"{path}\"; fetch one first with repo.fetch"
+            );
             Error::new(Code::NotFound, message).with_source(error)
         };
         let bytes = std::fs::read(record(session, path)).map_err(none)?;
-        let broken =
-            |error| Error::new(Code::Internal, "the record of the work tree cannot be read").with_source(error);
+        let broken = |error| {
+            Error::new(Code::Internal, "the record of the work tree cannot be read")
+                .with_source(error)
+        };
         serde_json::from_slice(&bytes).map_err(broken)
     }
 
@@ -74,7 +78,11 @@ impl Checkout {
             .and_then(|()| std::fs::write(&fresh, text))
             .and_then(|()| std::fs::rename(&fresh, &path))
             .map_err(|error| {
-                Error::new(Code::ResourceExhausted, "the session's supplies cannot be written").with_source(error)
+                Error::new(
+                    Code::ResourceExhausted,
+                    "the session's supplies cannot be written",
+                )
+                .with_source(error)
             })
     }
 }
@@ -82,7 +90,10 @@ impl Checkout {
 fn record(session: &dyn Session, path: &str) -> PathBuf {
     let digest = Sha256::digest(path.as_bytes());
     let name = helmdeck_core::hex(&digest[..12]);
-    session.supplies().join(RECORDS).join(format!("{name}.json"))
+    session
+        .supplies()
+        .join(RECORDS)
+        .join(format!("{name}.json"))
 }
 
 /// Checks a repository out into a session.
@@ -108,9 +119,12 @@ pub(crate) async fn check_out(
     };
     let inside = Inside::new(session)?;
     if renewed {
-        inside.run("", &["rm", "-rf", "--", path], MAX_OUTPUT, Bytes::new()).await?;
+        inside
+            .run("", &["rm", "-rf", "--", path], MAX_OUTPUT, Bytes::new())
+            .await?;
     }
-    // Written before the work tree is made: a run that is interrupted in between can then replace the incomplete one.
+    // Written before the work tree is made: a run that is interrupted in between can then replace
+    // the incomplete one.
     checkout.write(session)?;
     make(git, &inside, &checkout, &mirror).await?;
     Ok(checkout)
@@ -121,8 +135,14 @@ async fn make(git: &Git, inside: &Inside<'_>, checkout: &Checkout, mirror: &Mirr
     let (name, email) = (&git.config().author_name, &git.config().author_email);
     let (name, email) = (format!("user.name={name}"), format!("user.email={email}"));
     let path = checkout.path.as_str();
-    let run = async |cwd: &str, argv: &[&str]| inside.run(cwd, argv, MAX_OUTPUT, Bytes::new()).await.map(|_| ());
-    // The objects stay in the copy, which commands cannot change. Links to its files would let them.
+    let run = async |cwd: &str, argv: &[&str]| {
+        inside
+            .run(cwd, argv, MAX_OUTPUT, Bytes::new())
+            .await
+            .map(|_| ())
+    };
+    // The objects stay in the copy, which commands cannot change. Links to its files would let
+    // them.
     let clone = [
         "git",
         "clone",
@@ -143,15 +163,59 @@ async fn make(git: &Git, inside: &Inside<'_>, checkout: &Checkout, mirror: &Mirr
     if mirror.branch.is_none() {
         let spec = format!("+{WANTED}:{WANTED}");
         if mirror.path.join(WANTED).exists() {
-            run(path, &["git", "fetch", "--quiet", "--no-tags", "--update-shallow", "--", &from, &spec]).await?;
+            run(
+                path,
+                &[
+                    "git",
+                    "fetch",
+                    "--quiet",
+                    "--no-tags",
+                    "--update-shallow",
+                    "--",
+                    &from,
+                    &spec,
+                ],
+            )
+            .await?;
         }
     }
-    run(path, &["git", "remote", "set-url", "--", "origin", &checkout.url]).await?;
+    run(
+        path,
+        &["git", "remote", "set-url", "--", "origin", &checkout.url],
+    )
+    .await?;
     match &checkout.branch {
         Some(branch) => {
-            run(path, &["git", "checkout", "--quiet", "--force", "-B", branch, &checkout.commit, "--"]).await
+            run(
+                path,
+                &[
+                    "git",
+                    "checkout",
+                    "--quiet",
+                    "--force",
+                    "-B",
+                    branch,
+                    &checkout.commit,
+                    "--",
+                ],
+            )
+            .await
         }
-        None => run(path, &["git", "checkout", "--quiet", "--force", "--detach", &checkout.commit, "--"]).await,
+        None => {
+            run(
+                path,
+                &[
+                    "git",
+                    "checkout",
+                    "--quiet",
+                    "--force",
+                    "--detach",
+                    &checkout.commit,
+                    "--",
+                ],
+            )
+            .await
+        }
     }
 }
 
@@ -164,13 +228,18 @@ fn may_replace(session: &dyn Session, path: &str) -> Result<bool> {
         match std::fs::symlink_metadata(&place) {
             Err(_) => return Ok(false),
             Ok(found) if found.is_dir() => {}
-            // `rm` removes a link, not what it points to; but what is on the way to the folder stays.
+            // `rm` removes a link, not what it points to; but what is on the way to the folder
+            // stays.
             Ok(_) if ours && place.ends_with(path) => return Ok(true),
             Ok(_) => return Err(taken(path)),
         }
     }
     let empty = std::fs::read_dir(&place).is_ok_and(|mut entries| entries.next().is_none());
-    if ours || empty { Ok(ours) } else { Err(taken(path)) }
+    if ours || empty {
+        Ok(ours)
+    } else {
+        Err(taken(path))
+    }
 }
 
 fn taken(path: &str) -> Error {
@@ -183,5 +252,8 @@ pub(super) fn base(checkout: &Checkout) -> Result<&str> {
     if is_id(&checkout.commit) {
         return Ok(&checkout.commit);
     }
-    Err(Error::new(Code::Internal, "the record of the work tree names no commit"))
+    Err(Error::new(
+        Code::Internal,
+        "the record of the work tree names no commit",
+    ))
 }

@@ -40,12 +40,23 @@ impl Handler for Fetch {
         let session = context.session()?;
         let url = RepoUrl::parse(&input.repo_url)?;
         context.report(Some(5.0), "asking the repository");
-        let remote = self.0.open(&url, context.credential()?, input.credential.is_some()).await?;
+        let remote = self
+            .0
+            .open(&url, context.credential()?, input.credential.is_some())
+            .await?;
         context.report(Some(10.0), "fetching");
-        let wish = Wish { reference: input.reference.clone(), depth: input.depth };
-        let checkout = checkout::check_out(&self.0, &remote, &**session, &input.path, &wish).await?;
+        let wish = Wish {
+            reference: input.reference.clone(),
+            depth: input.depth,
+        };
+        let checkout =
+            checkout::check_out(&self.0, &remote, &**session, &input.path, &wish).await?;
         context.report(Some(100.0), "done");
-        let reference = checkout.branch.clone().or(input.reference).unwrap_or_else(|| checkout.commit.clone());
+        let reference = checkout
+            .branch
+            .clone()
+            .or(input.reference)
+            .unwrap_or_else(|| checkout.commit.clone());
         Reply::value(&Output {
             path: checkout.path,
             commit: checkout.commit,

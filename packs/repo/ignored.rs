@@ -1,7 +1,7 @@
 //! Ignore rules: `.ignore`, `.gitignore` and `.git/info/exclude` (gitignore(5)).
 //!
-//! The files are untrusted, like the sources: they are never read through a link, from a pipe or a device, or beyond a
-//! limit. Such a file has no rules.
+//! The files are untrusted, like the sources: they are never read through a link, from a pipe or a
+//! device, or beyond a limit. Such a file has no rules.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -22,7 +22,11 @@ const MAX_BYTES: u64 = 256 << 10;
 const MAX_ALL_BYTES: u64 = 1 << 20;
 
 /// The files of rules, strongest first, and whether their rules end at another repository.
-const FILES: [(&str, bool); 3] = [(".ignore", false), (".gitignore", true), (".git/info/exclude", true)];
+const FILES: [(&str, bool); 3] = [
+    (".ignore", false),
+    (".gitignore", true),
+    (".git/info/exclude", true),
+];
 
 /// The rules of a tree, read on demand.
 pub(super) struct Ignored {
@@ -49,15 +53,24 @@ impl Ignored {
     ///
     /// They begin at `top`: its root, or a folder above it outside of sessions.
     pub(super) fn new(map_root: Arc<MapRoot>, top: &Path) -> Self {
-        let known = CachedRules { folders: HashMap::new(), bytes_left: MAX_ALL_BYTES };
-        Self { map_root, top: top.to_owned(), known: Mutex::new(known) }
+        let known = CachedRules {
+            folders: HashMap::new(),
+            bytes_left: MAX_ALL_BYTES,
+        };
+        Self {
+            map_root,
+            top: top.to_owned(),
+            known: Mutex::new(known),
+        }
     }
 
     /// Returns whether to look at a file or folder, given its path below the top.
     ///
     /// Hidden ones need a rule that includes them.
     pub(super) fn shows(&self, path: &Path, is_folder: bool) -> bool {
-        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let hidden = path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         self.says(path, is_folder).unwrap_or(!hidden)
     }
 
@@ -103,7 +116,10 @@ impl Ignored {
                 files.push((kind, globs));
             }
         }
-        Ok(Rules { files, is_repository })
+        Ok(Rules {
+            files,
+            is_repository,
+        })
     }
 }
 

@@ -41,9 +41,27 @@ const TYPESCRIPT: &str = include_str!("queries/typescript.scm");
 
 /// Every grammar.
 pub(super) static GRAMMARS: [Grammar; 8] = [
-    grammar("c", "c", &["c", "h"], || tree_sitter_c::LANGUAGE.into(), &[include_str!("queries/c.scm")]),
-    grammar("go", "go", &["go"], || tree_sitter_go::LANGUAGE.into(), &[include_str!("queries/go.scm")]),
-    grammar("java", "java", &["java"], || tree_sitter_java::LANGUAGE.into(), &[include_str!("queries/java.scm")]),
+    grammar(
+        "c",
+        "c",
+        &["c", "h"],
+        || tree_sitter_c::LANGUAGE.into(),
+        &[include_str!("queries/c.scm")],
+    ),
+    grammar(
+        "go",
+        "go",
+        &["go"],
+        || tree_sitter_go::LANGUAGE.into(),
+        &[include_str!("queries/go.scm")],
+    ),
+    grammar(
+        "java",
+        "java",
+        &["java"],
+        || tree_sitter_java::LANGUAGE.into(),
+        &[include_str!("queries/java.scm")],
+    ),
     grammar(
         "javascript",
         "ecmascript",
@@ -58,7 +76,13 @@ pub(super) static GRAMMARS: [Grammar; 8] = [
         || tree_sitter_python::LANGUAGE.into(),
         &[include_str!("queries/python.scm")],
     ),
-    grammar("rust", "rust", &["rs"], || tree_sitter_rust::LANGUAGE.into(), &[include_str!("queries/rust.scm")]),
+    grammar(
+        "rust",
+        "rust",
+        &["rs"],
+        || tree_sitter_rust::LANGUAGE.into(),
+        &[include_str!("queries/rust.scm")],
+    ),
     grammar(
         "typescript",
         "ecmascript",
@@ -82,13 +106,22 @@ const fn grammar(
     language: fn() -> Language,
     query: &'static [&'static str],
 ) -> Grammar {
-    Grammar { name, family, endings, language, query, ready: OnceLock::new() }
+    Grammar {
+        name,
+        family,
+        endings,
+        language,
+        query,
+        ready: OnceLock::new(),
+    }
 }
 
 /// Returns the grammar for a file, by its ending.
 pub(super) fn of(file: &Path) -> Option<&'static Grammar> {
     let ending = file.extension()?.to_str()?.to_ascii_lowercase();
-    GRAMMARS.iter().find(|grammar| grammar.endings.contains(&ending.as_str()))
+    GRAMMARS
+        .iter()
+        .find(|grammar| grammar.endings.contains(&ending.as_str()))
 }
 
 impl Grammar {
@@ -102,8 +135,18 @@ impl Grammar {
                 let query = Query::new(&language, &self.query.join("\n")).ok()?;
                 let name = query.capture_index_for_name("name")?;
                 let reference = query.capture_index_for_name("reference")?;
-                let kinds = query.capture_names().iter().map(|name| kind(name)).collect();
-                Some(Ready { language, query, name, reference, kinds })
+                let kinds = query
+                    .capture_names()
+                    .iter()
+                    .map(|name| kind(name))
+                    .collect();
+                Some(Ready {
+                    language,
+                    query,
+                    name,
+                    reference,
+                    kinds,
+                })
             })
             .as_ref()
     }
@@ -144,8 +187,9 @@ mod tests {
             }
             let ready = grammar.ready().unwrap();
             for capture in ready.query.capture_names() {
-                let known =
-                    kind(capture).is_some() || ["name", "reference"].contains(capture) || capture.starts_with('_');
+                let known = kind(capture).is_some()
+                    || ["name", "reference"].contains(capture)
+                    || capture.starts_with('_');
                 assert!(known, "{}: @{capture}", grammar.name);
             }
         }

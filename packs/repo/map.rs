@@ -1,6 +1,7 @@
 //! `repo.map`: the most important symbols of a source tree, within a token budget.
 //!
-//! It reads files only, on blocking threads. It uses neither the network nor git, and reads nothing outside the folder.
+//! It reads files only, on blocking threads. It uses neither the network nor git, and reads nothing
+//! outside the folder.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -68,16 +69,28 @@ impl Handler for RepoMap {
         let work = Work { context, dropped };
         tokio::task::spawn_blocking(move || work.run(&input))
             .await
-            .map_err(|error| Error::new(Code::Internal, "the map could not be finished").with_source(error))?
+            .map_err(|error| {
+                Error::new(Code::Internal, "the map could not be finished").with_source(error)
+            })?
     }
 }
 
 /// Returns the map of a folder of the context's session as text, without progress reports.
-pub(super) async fn of_session(context: &Context, folder: &str, token_budget: usize) -> Result<String> {
-    let context = Context { progress: None, stale: None, ..context.clone() };
+pub(super) async fn of_session(
+    context: &Context,
+    folder: &str,
+    token_budget: usize,
+) -> Result<String> {
+    let context = Context {
+        progress: None,
+        stale: None,
+        ..context.clone()
+    };
     let input = Json::from(serde_json::json!({"path": folder, "token_budget": token_budget}));
     let reply = RepoMap.run(context, input).await?;
-    let output = reply.output.map_or_else(Default::default, |output| output.to_value());
+    let output = reply
+        .output
+        .map_or_else(Default::default, |output| output.to_value());
     Ok(output["map"].as_str().unwrap_or_default().to_owned())
 }
 
@@ -101,13 +114,20 @@ struct Work {
 impl Work {
     fn stopped(&self) -> bool {
         self.dropped.load(Ordering::Relaxed)
-            || self.context.cancel.as_ref().is_some_and(|cancel| cancel.is_cancelled())
+            || self
+                .context
+                .cancel
+                .as_ref()
+                .is_some_and(|cancel| cancel.is_cancelled())
             || self.context.time_left().is_some_and(|left| left.is_zero())
     }
 
     fn stop_error(&self) -> Error {
         if self.context.time_left().is_some_and(|left| left.is_zero()) {
-            Error::new(Code::Timeout, "the map was not finished in time; narrow it with paths or languages")
+            Error::new(
+                Code::Timeout,
+                "the map was not finished in time; narrow it with paths or languages",
+            )
         } else {
             Error::new(Code::Cancelled, "the map was cancelled")
         }
@@ -118,13 +138,27 @@ impl Work {
         let paths = Globs::new("paths", &input.paths)?;
         let focus = Globs::new("focus", &input.focus)?;
         // In a session, git's files are untrusted.
-        let work_tree = if map_root.is_of_session() { None } else { helmdeck_git::head::work_tree(&map_root.root) };
+        let work_tree = if map_root.is_of_session() {
+            None
+        } else {
+            helmdeck_git::head::work_tree(&map_root.root)
+        };
         let commit = work_tree.and_then(helmdeck_git::head::commit);
         self.context.report(Some(0.0), "looking for source files");
-        let filter = FileFilter { paths: &paths, languages: &input.languages };
-        let found = walk::walk(&map_root, work_tree, commit.as_deref(), &filter, &|| self.stopped())
-            .ok_or_else(|| self.stop_error())?;
-        if self.context.stale.as_ref().is_some_and(|stale| *stale.validator == *found.digest) {
+        let filter = FileFilter {
+            paths: &paths,
+            languages: &input.languages,
+        };
+        let found = walk::walk(&map_root, work_tree, commit.as_deref(), &filter, &|| {
+            self.stopped()
+        })
+        .ok_or_else(|| self.stop_error())?;
+        if self
+            .context
+            .stale
+            .as_ref()
+            .is_some_and(|stale| *stale.validator == *found.digest)
+        {
             return Ok(Reply::not_modified());
         }
         let (files, skipped) = self.parse(&found, &map_root)?;
@@ -159,7 +193,11 @@ impl Work {
     }
 
     /// Parses all files on a few threads; results are in the order of the files.
-    fn parse<'a>(&self, found: &'a Walked, map_root: &MapRoot) -> Result<(Vec<Parsed<'a>>, Skipped)> {
+    fn parse<'a>(
+        &self,
+        found: &'a Walked,
+        map_root: &MapRoot,
+    ) -> Result<(Vec<Parsed<'a>>, Skipped)> {
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Vec::with_capacity(found.files.len()));
         let worker = || {
@@ -167,7 +205,8 @@ impl Work {
                 && let Some(file) = found.files.get(index)
                 && !self.stopped()
             {
-                let symbols = symbols::read(map_root.open(&file.file), file.grammar, &|| self.stopped());
+                let symbols =
+                    symbols::read(map_root.open(&file.file), file.grammar, &|| self.stopped());
                 let mut done = done.lock();
                 done.push((index, symbols));
                 let finished = done.len();
@@ -179,7 +218,10 @@ impl Work {
         };
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
-            for _ in 1..threads.min(MAX_THREADS).min(found.files.len().div_ceil(REPORT_EVERY)) {
+            for _ in 1..threads
+                .min(MAX_THREADS)
+                .min(found.files.len().div_ceil(REPORT_EVERY))
+            {
                 scope.spawn(worker);
             }
             worker();
@@ -189,7 +231,11 @@ impl Work {
         }
         let mut done = done.into_inner();
         done.sort_unstable_by_key(|(index, _)| *index);
-        let mut skipped = Skipped { too_large: found.too_large, not_text: 0, unreadable: found.unreadable };
+        let mut skipped = Skipped {
+            too_large: found.too_large,
+            not_text: 0,
+            unreadable: found.unreadable,
+        };
         let mut files = Vec::with_capacity(done.len());
         for (index, symbols) in done {
             match symbols {
@@ -205,7 +251,10 @@ impl Work {
 
     fn report_parsed(&self, finished: usize, all: usize) {
         let percent = finished as f32 * 100.0 / all.max(1) as f32;
-        self.context.report(Some(percent), &format!("read {finished} of {all} source files"));
+        self.context.report(
+            Some(percent),
+            &format!("read {finished} of {all} source files"),
+        );
     }
 }
 

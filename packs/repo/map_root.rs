@@ -33,7 +33,11 @@ impl MapRoot {
             Some(session) if !Path::new(path).is_absolute() => Self::below(path, session),
             _ => {
                 let root = root(path)?;
-                Ok(Self { shown: root.to_string_lossy().into_owned(), root, held: None })
+                Ok(Self {
+                    shown: root.to_string_lossy().into_owned(),
+                    root,
+                    held: None,
+                })
             }
         }
     }
@@ -45,21 +49,33 @@ impl MapRoot {
             .filter(|part| *part != Component::CurDir)
             .map(|part| match part {
                 Component::Normal(name) => Ok(Path::new(name)),
-                _ => Err(Error::new(Code::InvalidInput, format!("path \"{shown}\" leads out of the session's folder"))),
+                _ => Err(Error::new(
+                    Code::InvalidInput,
+                    format!("path \"{shown}\" leads out of the session's folder"),
+                )),
             })
             .collect::<Result<_>>()?;
         let gone = |error: rustix::io::Errno| {
-            let message = format!("path \"{shown}\" is no folder of the session; links are not followed there");
+            let message = format!(
+                "path \"{shown}\" is no folder of the session; links are not followed there"
+            );
             Error::new(Code::NotFound, message).with_source(error)
         };
         let mut held = open(session.folder(), FOLDER, Mode::empty()).map_err(gone)?;
-        let (mut root, mut inside) = (session.folder().to_owned(), session.folder_inside().to_owned());
+        let (mut root, mut inside) = (
+            session.folder().to_owned(),
+            session.folder_inside().to_owned(),
+        );
         for part in parts {
             held = openat(&held, part, FOLDER, Mode::empty()).map_err(gone)?;
             root.push(part);
             inside = format!("{inside}/{}", part.to_string_lossy());
         }
-        Ok(Self { root, shown: inside, held: Some(held) })
+        Ok(Self {
+            root,
+            shown: inside,
+            held: Some(held),
+        })
     }
 
     /// Returns whether it is a folder of a session, where only the files themselves count.
@@ -74,7 +90,9 @@ impl MapRoot {
 
     /// Returns where to start to walk: the open folder, wherever its path leads by now.
     pub(super) fn start(&self) -> PathBuf {
-        let Some(held) = &self.held else { return self.root.clone() };
+        let Some(held) = &self.held else {
+            return self.root.clone();
+        };
         PathBuf::from(format!("/proc/self/fd/{}/.", held.as_raw_fd()))
     }
 
@@ -101,38 +119,58 @@ pub(super) fn open_folder(from: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
 
 /// Opens a regular file as [`open_folder`] opens a folder.
 pub(super) fn open_file(from: impl AsFd, path: &Path) -> io::Result<File> {
-    let (parent, name) = (path.parent().unwrap_or(Path::new("")), path.file_name().unwrap_or_default());
+    let (parent, name) = (
+        path.parent().unwrap_or(Path::new("")),
+        path.file_name().unwrap_or_default(),
+    );
     let folder = open_folder(from, parent)?;
     // Opening a pipe would block.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(openat(&folder, name, flags, Mode::empty())?);
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is no file"))
+    }
 }
 
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
 
 /// Checks the folder and resolves links in the path to it.
 fn root(path: &str) -> Result<PathBuf> {
     let shown = path.escape_debug();
     if !Path::new(path).is_absolute() {
-        // The answer is cached by this text, and a server's working directory means nothing to a caller.
+        // The answer is cached by this text, and a server's working directory means nothing to a
+        // caller.
         return Err(Error::new(
             Code::InvalidInput,
-            format!("path \"{shown}\" is relative; give an absolute path (the command line makes it absolute itself)"),
+            format!(
+                "path \"{shown}\" is relative; give an absolute path (the command line makes it absolute itself)"
+            ),
         ));
     }
     let root = std::fs::canonicalize(path).map_err(|error| {
         let (code, fact) = match error.kind() {
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => (Code::NotFound, "does not exist"),
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
+                (Code::NotFound, "does not exist")
+            }
             std::io::ErrorKind::PermissionDenied => (Code::Forbidden, "may not be read"),
             _ => (Code::InvalidInput, "cannot be resolved"),
         };
         Error::new(code, format!("path \"{shown}\" {fact}")).with_source(error)
     })?;
     if !root.is_dir() {
-        return Err(Error::new(Code::InvalidInput, format!("path \"{shown}\" is a file; give the folder to map")));
+        return Err(Error::new(
+            Code::InvalidInput,
+            format!("path \"{shown}\" is a file; give the folder to map"),
+        ));
     }
-    std::fs::read_dir(&root)
-        .map_err(|error| Error::new(Code::Forbidden, format!("path \"{shown}\" may not be read")).with_source(error))?;
+    std::fs::read_dir(&root).map_err(|error| {
+        Error::new(Code::Forbidden, format!("path \"{shown}\" may not be read")).with_source(error)
+    })?;
     Ok(root)
 }

@@ -69,9 +69,17 @@ pub(super) fn name_of(url: &RepoUrl) -> String {
 /// Makes or renews the copy of a repository in a folder.
 ///
 /// Calls for one copy wait for each other, across all processes.
-pub(crate) async fn renew(git: &Git, remote: &Remote, folder: &Path, wish: &Wish) -> Result<Mirror> {
+pub(crate) async fn renew(
+    git: &Git,
+    remote: &Remote,
+    folder: &Path,
+    wish: &Wish,
+) -> Result<Mirror> {
     if wish.reference.as_deref().is_some_and(|name| !is_ref(name)) {
-        return Err(Error::new(Code::InvalidInput, "ref is neither a branch nor a tag nor a commit"));
+        return Err(Error::new(
+            Code::InvalidInput,
+            "ref is neither a branch nor a tag nor a commit",
+        ));
     }
     let refs = remote.list().await?;
     let named = choose(&refs, wish.reference.as_deref())?;
@@ -79,14 +87,20 @@ pub(crate) async fn renew(git: &Git, remote: &Remote, folder: &Path, wish: &Wish
     let path = folder.join(&name);
     let _lock = lock(&folder.join(format!("{name}.lock"))).await?;
     let unfinished = folder.join(format!("{name}.unfinished"));
-    let failed =
-        |error| Error::new(Code::ResourceExhausted, "the copy of the repository cannot be kept").with_source(error);
+    let failed = |error| {
+        Error::new(
+            Code::ResourceExhausted,
+            "the copy of the repository cannot be kept",
+        )
+        .with_source(error)
+    };
     // An interrupted run may have left locks and half a history: begin again.
     if unfinished.exists() || !path.join("HEAD").exists() {
         remove(&path).await.map_err(failed)?;
         std::fs::write(&unfinished, "").map_err(failed)?;
         std::fs::create_dir_all(&path).map_err(failed)?;
-        // Commands run as another user: they must be able to read it, whatever this process makes of new files.
+        // Commands run as another user: they must be able to read it, whatever this process makes
+        // of new files.
         std::fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(failed)?;
         let init = ["init", "--quiet", "--bare", "--template=", "--shared=0644"];
         git.local_text(&path, &init, &[], Bytes::new()).await?;
@@ -94,7 +108,8 @@ pub(crate) async fn renew(git: &Git, remote: &Remote, folder: &Path, wish: &Wish
     std::fs::write(&unfinished, "").map_err(failed)?;
     if let Some(branch) = &refs.default_branch {
         let head = format!("refs/heads/{branch}");
-        git.local_text(&path, &["symbolic-ref", "HEAD", &head], &[], Bytes::new()).await?;
+        git.local_text(&path, &["symbolic-ref", "HEAD", &head], &[], Bytes::new())
+            .await?;
     }
     let fetched = fetch(git, remote, &path, &named, wish.depth).await;
     // A refusal leaves the copy as it was; only an end in the middle leaves the mark.
@@ -110,8 +125,17 @@ pub(crate) async fn renew(git: &Git, remote: &Remote, folder: &Path, wish: &Wish
         std::fs::remove_file(&unfinished).map_err(failed)?;
     }
     let commit = fetched?;
-    let branch = if let Named::Branch(branch) = named { Some(branch) } else { None };
-    Ok(Mirror { path, commit, branch, default_branch: refs.default_branch })
+    let branch = if let Named::Branch(branch) = named {
+        Some(branch)
+    } else {
+        None
+    };
+    Ok(Mirror {
+        path,
+        commit,
+        branch,
+        default_branch: refs.default_branch,
+    })
 }
 
 /// Resolves a name: a branch before a tag before a commit.
@@ -120,10 +144,18 @@ pub(crate) async fn renew(git: &Git, remote: &Remote, folder: &Path, wish: &Wish
 pub(super) fn choose(refs: &Refs, name: Option<&str>) -> Result<Named> {
     let Some(name) = name else {
         return match &refs.default_branch {
-            Some(branch) if refs.ids.contains_key(&format!("refs/heads/{branch}")) => Ok(Named::Branch(branch.clone())),
+            Some(branch) if refs.ids.contains_key(&format!("refs/heads/{branch}")) => {
+                Ok(Named::Branch(branch.clone()))
+            }
             None if refs.ids.contains_key("HEAD") => Ok(Named::Commit(refs.ids["HEAD"].clone())),
-            _ if refs.ids.is_empty() => Err(Error::new(Code::NotFound, "the repository has no commits yet")),
-            _ => Err(Error::new(Code::NotFound, "the repository has no default branch; name a ref")),
+            _ if refs.ids.is_empty() => Err(Error::new(
+                Code::NotFound,
+                "the repository has no commits yet",
+            )),
+            _ => Err(Error::new(
+                Code::NotFound,
+                "the repository has no default branch; name a ref",
+            )),
         };
     };
     if let Some(branch) = name.strip_prefix("refs/heads/").or(Some(name))
@@ -132,7 +164,10 @@ pub(super) fn choose(refs: &Refs, name: Option<&str>) -> Result<Named> {
         return Ok(Named::Branch(branch.to_owned()));
     }
     let full = [name.to_owned(), format!("refs/tags/{name}")];
-    if let Some(full) = full.into_iter().find(|full| full.starts_with("refs/") && refs.ids.contains_key(full)) {
+    if let Some(full) = full
+        .into_iter()
+        .find(|full| full.starts_with("refs/") && refs.ids.contains_key(full))
+    {
         return Ok(Named::Ref(full));
     }
     let hex = name.to_ascii_lowercase();
@@ -146,17 +181,33 @@ pub(super) fn choose(refs: &Refs, name: Option<&str>) -> Result<Named> {
 }
 
 fn not_there(name: &str) -> Error {
-    let message = format!("the repository has no branch, tag or commit \"{}\"", name.escape_debug());
+    let message = format!(
+        "the repository has no branch, tag or commit \"{}\"",
+        name.escape_debug()
+    );
     Error::new(Code::NotFound, message)
 }
 
 /// Fetches what is needed, and returns the commit.
-async fn fetch(git: &Git, remote: &Remote, path: &Path, named: &Named, depth: Option<u32>) -> Result<String> {
+async fn fetch(
+    git: &Git,
+    remote: &Remote,
+    path: &Path,
+    named: &Named,
+    depth: Option<u32>,
+) -> Result<String> {
     const EVERYTHING: &[&str] = &["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
     let whole = path.join("shallow").exists().then_some(WHOLE);
     let (wanted, name) = match named {
         Named::Branch(branch) => (format!("refs/heads/{branch}"), branch),
-        Named::Ref(full) => (if full.starts_with("refs/tags/") { full.clone() } else { WANTED.to_owned() }, full),
+        Named::Ref(full) => (
+            if full.starts_with("refs/tags/") {
+                full.clone()
+            } else {
+                WANTED.to_owned()
+            },
+            full,
+        ),
         Named::Commit(id) | Named::Short(id) => (id.clone(), id),
     };
     let one = match named {
@@ -169,7 +220,9 @@ async fn fetch(git: &Git, remote: &Remote, path: &Path, named: &Named, depth: Op
             remote.fetch(path, Some(depth), &[&one]).await?;
         }
         (Named::Ref(full), None) if !full.starts_with("refs/tags/") => {
-            remote.fetch(path, whole, &[EVERYTHING, &[one.as_str()]].concat()).await?;
+            remote
+                .fetch(path, whole, &[EVERYTHING, &[one.as_str()]].concat())
+                .await?;
         }
         (Named::Commit(id), None) => {
             remote.fetch(path, whole, EVERYTHING).await?;
@@ -180,9 +233,12 @@ async fn fetch(git: &Git, remote: &Remote, path: &Path, named: &Named, depth: Op
         }
         _ => remote.fetch(path, whole, EVERYTHING).await?,
     }
-    let commit = commit_of(git, path, &wanted).await?.ok_or_else(|| not_there(name))?;
+    let commit = commit_of(git, path, &wanted)
+        .await?
+        .ok_or_else(|| not_there(name))?;
     if matches!(named, Named::Commit(_) | Named::Short(_)) {
-        git.local_text(path, &["update-ref", WANTED, &commit], &[], Bytes::new()).await?;
+        git.local_text(path, &["update-ref", WANTED, &commit], &[], Bytes::new())
+            .await?;
     }
     Ok(commit)
 }
@@ -190,7 +246,13 @@ async fn fetch(git: &Git, remote: &Remote, path: &Path, named: &Named, depth: Op
 /// Returns the commit that a ref or id of the copy leads to.
 async fn commit_of(git: &Git, path: &Path, name: &str) -> Result<Option<String>> {
     let name = format!("{name}^{{commit}}");
-    let arguments = ["rev-parse", "--verify", "--quiet", "--end-of-options", &name];
+    let arguments = [
+        "rev-parse",
+        "--verify",
+        "--quiet",
+        "--end-of-options",
+        &name,
+    ];
     let finished = git.local(path, &arguments, &[], Bytes::new()).await?;
     let text = String::from_utf8_lossy(&finished.stdout).trim().to_owned();
     Ok(Some(text).filter(|text| finished.succeeded() && is_id(text)))
@@ -205,9 +267,19 @@ async fn remove(path: &Path) -> std::io::Result<()> {
 
 /// Waits for the lock of the copy. The lock ends with the value, and with this process.
 async fn lock(path: &Path) -> Result<File> {
-    let failed =
-        |error| Error::new(Code::ResourceExhausted, "the copy of the repository cannot be locked").with_source(error);
-    let file = File::options().create(true).truncate(false).write(true).open(path).map_err(failed)?;
+    let failed = |error| {
+        Error::new(
+            Code::ResourceExhausted,
+            "the copy of the repository cannot be locked",
+        )
+        .with_source(error)
+    };
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .map_err(failed)?;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),

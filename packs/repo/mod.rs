@@ -1,7 +1,8 @@
 //! The `repo.*` packs: repositories and source trees.
 //!
-//! Network access uses trusted git on clean bare copies (`git/`, `mirror.rs`, `publish.rs`). Files that commands of a
-//! session may have written are read inside the session (`inside.rs`, `checkout.rs`, `changes.rs`).
+//! Network access uses trusted git on clean bare copies (`git/`, `mirror.rs`, `publish.rs`). Files
+//! that commands of a session may have written are read inside the session (`inside.rs`,
+//! `checkout.rs`, `changes.rs`).
 
 mod changes;
 mod checkout;
@@ -50,8 +51,13 @@ pub(crate) fn packs(git: &Git) -> Vec<Builtin> {
     ]
 }
 
-/// Returns the map of a folder of the context's session as text; empty in a build without `repo.map`.
-pub(crate) async fn map_of_session(context: &Context, folder: &str, token_budget: usize) -> Result<String> {
+/// Returns the map of a folder of the context's session as text; empty in a build without
+/// `repo.map`.
+pub(crate) async fn map_of_session(
+    context: &Context,
+    folder: &str,
+    token_budget: usize,
+) -> Result<String> {
     #[cfg(feature = "repo-map")]
     return map::of_session(context, folder, token_budget).await;
     #[cfg(not(feature = "repo-map"))]

@@ -29,11 +29,20 @@ const FOLDERS: &[&str] = &["refs/", "heads/", "tags/", "remotes/"];
 
 /// Checks the name of a branch to create. A leading `+` would mean a forced push in a refspec.
 pub(crate) fn check_branch(name: &str) -> Result<()> {
-    let folder = FOLDERS.iter().any(|folder| name.get(..folder.len()).is_some_and(|start| same(start, folder)));
+    let folder = FOLDERS.iter().any(|folder| {
+        name.get(..folder.len())
+            .is_some_and(|start| same(start, folder))
+    });
     if is_ref(name) && !same(name, "HEAD") && !name.starts_with('+') && !folder {
         return Ok(());
     }
-    Err(Error::new(Code::InvalidInput, format!("branch \"{}\" is not a name of a branch", name.escape_debug())))
+    Err(Error::new(
+        Code::InvalidInput,
+        format!(
+            "branch \"{}\" is not a name of a branch",
+            name.escape_debug()
+        ),
+    ))
 }
 
 /// Returns whether two names are equal on a file system that ignores case.
@@ -46,12 +55,12 @@ pub(crate) fn same(one: &str, other: &str) -> bool {
 /// Checks the path of a folder below a session's own: plain names with `/` between.
 pub(crate) fn check_folder(path: &str) -> Result<()> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    let part = |part: &str| !part.is_empty() && !part.starts_with(['.', '-']) && part.bytes().all(plain);
+    let part =
+        |part: &str| !part.is_empty() && !part.starts_with(['.', '-']) && part.bytes().all(plain);
     if path.len() <= MAX_BYTES && path.split('/').all(part) {
         return Ok(());
     }
-    let message =
-        "path must be a folder below the session's own, in letters, digits, \".\", \"_\" and \"-\", like \"repo\"";
+    let message = "path must be a folder below the session's own, in letters, digits, \".\", \"_\" and \"-\", like \"repo\"";
     Err(Error::new(Code::InvalidInput, message))
 }
 
@@ -61,7 +70,14 @@ mod tests {
 
     #[test]
     fn branches_are_what_git_takes() {
-        for name in ["main", "feature/x-1", "v1.2", "ä", "a@b", "helmdeck/swe-solve-0a1b"] {
+        for name in [
+            "main",
+            "feature/x-1",
+            "v1.2",
+            "ä",
+            "a@b",
+            "helmdeck/swe-solve-0a1b",
+        ] {
             assert!(check_branch(name).is_ok(), "{name}");
         }
         for name in [
@@ -107,7 +123,10 @@ mod tests {
         for path in ["repo", "a/b", "a-1_2.x"] {
             assert!(check_folder(path).is_ok(), "{path}");
         }
-        for path in ["", ".", "..", "/a", "a/", "a//b", "../a", "a/..", ".git", "a/.git", "-a", "a b", "a\nb", "ä"] {
+        for path in [
+            "", ".", "..", "/a", "a/", "a//b", "../a", "a/..", ".git", "a/.git", "-a", "a b",
+            "a\nb", "ä",
+        ] {
             assert!(check_folder(path).is_err(), "{path}");
         }
     }

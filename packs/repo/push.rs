@@ -42,10 +42,18 @@ impl Handler for Push {
         context.report(Some(5.0), "looking for changes");
         let changes = changes::changes(session, &checkout, MAX_PATCH_BYTES).await?;
         let url = RepoUrl::parse(&checkout.url)?;
-        let remote = self.0.open(&url, context.credential()?, input.credential.is_some()).await?;
+        let remote = self
+            .0
+            .open(&url, context.credential()?, input.credential.is_some())
+            .await?;
         context.report(Some(50.0), "pushing");
-        let proposal = Proposal { patch: &changes.patch, branch: &input.branch, message: &input.message };
-        let commit = publish::apply_and_push(&self.0, &remote, session, &checkout, proposal).await?;
+        let proposal = Proposal {
+            patch: &changes.patch,
+            branch: &input.branch,
+            message: &input.message,
+        };
+        let commit =
+            publish::apply_and_push(&self.0, &remote, session, &checkout, proposal).await?;
         context.report(Some(100.0), "done");
         Reply::value(&Output {
             branch: input.branch,

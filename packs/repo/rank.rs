@@ -1,8 +1,8 @@
 //! Ranks symbols by their users, with `PageRank` over files.
 //!
 //! A file that uses a name votes for the files that define it. The idea is Aider's repository map
-//! (<https://aider.chat/2023/10/22/repomap.html>). The same input gives the same numbers, bit for bit: every sum runs
-//! in a fixed order.
+//! (<https://aider.chat/2023/10/22/repomap.html>). The same input gives the same numbers, bit for
+//! bit: every sum runs in a fixed order.
 
 use std::collections::BTreeMap;
 
@@ -60,8 +60,12 @@ pub(super) fn rank(files: &[Ranked<'_>]) -> Ranks {
     let (definers, votes, cast) = votes(files);
     let ranks = settle(&definers, &votes, &cast, &even);
 
-    let mut definitions: Vec<Vec<f64>> = files.iter().map(|file| vec![0.0; file.symbols.definitions.len()]).collect();
-    // The rank of a file without any vote is shared by all its definitions: it orders symbols without users.
+    let mut definitions: Vec<Vec<f64>> = files
+        .iter()
+        .map(|file| vec![0.0; file.symbols.definitions.len()])
+        .collect();
+    // The rank of a file without any vote is shared by all its definitions: it orders symbols
+    // without users.
     for (index, shares) in definitions.iter_mut().enumerate() {
         let share = (1.0 - DAMPING) * even[index] / shares.len().max(1) as f64;
         shares.fill(share);
@@ -73,7 +77,10 @@ pub(super) fn rank(files: &[Ranked<'_>]) -> Ranks {
             definitions[*file][*place] += strength / places.len() as f64;
         }
     }
-    Ranks { files: ranks, definitions }
+    Ranks {
+        files: ranks,
+        definitions,
+    }
 }
 
 /// Returns the rank of every file before any vote.
@@ -81,7 +88,10 @@ fn even_part(files: &[Ranked<'_>]) -> Vec<f64> {
     let focused = files.iter().filter(|file| file.focus).count();
     let all = if focused == 0 { 1.0 } else { 1.0 - FOCUS_SHARE } / files.len().max(1) as f64;
     let extra = FOCUS_SHARE / focused.max(1) as f64;
-    files.iter().map(|file| if file.focus { all + extra } else { all }).collect()
+    files
+        .iter()
+        .map(|file| if file.focus { all + extra } else { all })
+        .collect()
 }
 
 /// Returns the definers of each name, all votes, and for each file the sum of its votes.
@@ -90,12 +100,17 @@ fn votes(files: &[Ranked<'_>]) -> (Vec<Definer>, Vec<Vote>, Vec<f64>) {
     let mut by_name: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
     for (file, ranked) in files.iter().enumerate() {
         for (place, definition) in ranked.symbols.definitions.iter().enumerate() {
-            let known = by_name.entry((ranked.family, &*definition.name)).or_default();
+            let known = by_name
+                .entry((ranked.family, &*definition.name))
+                .or_default();
             match known.last().map(|last| &mut definers[*last]) {
                 Some(last) if last.file == file => last.places.push(place),
                 _ => {
                     known.push(definers.len());
-                    definers.push(Definer { file, places: vec![place] });
+                    definers.push(Definer {
+                        file,
+                        places: vec![place],
+                    });
                 }
             }
         }
@@ -104,17 +119,28 @@ fn votes(files: &[Ranked<'_>]) -> (Vec<Definer>, Vec<Vote>, Vec<f64>) {
     let mut cast = vec![0.0; files.len()];
     for (from, file) in files.iter().enumerate() {
         for (name, count) in &file.symbols.references {
-            let Some(known) = by_name.get(&(file.family, &**name)) else { continue };
+            let Some(known) = by_name.get(&(file.family, &**name)) else {
+                continue;
+            };
             if known.len() > MAX_DEFINERS {
                 continue;
             }
-            // The square root: a name used a hundred times in one file is not a hundred times as important.
+            // The square root: a name used a hundred times in one file is not a hundred times as
+            // important.
             let weight = f64::from(*count).sqrt() * telling(name) / known.len() as f64;
             for definer in known {
                 // Use within one's own file says little to a reader of the whole.
-                let weight = if definers[*definer].file == from { weight * 0.1 } else { weight };
+                let weight = if definers[*definer].file == from {
+                    weight * 0.1
+                } else {
+                    weight
+                };
                 cast[from] += weight;
-                votes.push(Vote { from, definer: *definer, weight });
+                votes.push(Vote {
+                    from,
+                    definer: *definer,
+                    weight,
+                });
             }
         }
     }
@@ -123,9 +149,11 @@ fn votes(files: &[Ranked<'_>]) -> (Vec<Definer>, Vec<Vote>, Vec<f64>) {
 
 /// Returns how distinctive a name is.
 ///
-/// Long names of several words seldom mean two things at once; private ones are seldom meant for others.
+/// Long names of several words seldom mean two things at once; private ones are seldom meant for
+/// others.
 fn telling(name: &str) -> f64 {
-    let several_words = name.contains('_') || name.contains(char::is_uppercase) && name.contains(char::is_lowercase);
+    let several_words = name.contains('_')
+        || name.contains(char::is_uppercase) && name.contains(char::is_lowercase);
     let mut factor = 1.0;
     if name.starts_with('_') {
         factor *= 0.1;
@@ -143,10 +171,19 @@ fn telling(name: &str) -> f64 {
 fn settle(definers: &[Definer], votes: &[Vote], cast: &[f64], even: &[f64]) -> Vec<f64> {
     let mut ranks = even.to_vec();
     for _ in 0..ROUNDS {
-        let idle: f64 = ranks.iter().zip(cast).filter(|(_, cast)| **cast == 0.0).map(|(rank, _)| rank).sum();
-        let mut next: Vec<f64> = even.iter().map(|even| (1.0 - DAMPING + DAMPING * idle) * even).collect();
+        let idle: f64 = ranks
+            .iter()
+            .zip(cast)
+            .filter(|(_, cast)| **cast == 0.0)
+            .map(|(rank, _)| rank)
+            .sum();
+        let mut next: Vec<f64> = even
+            .iter()
+            .map(|even| (1.0 - DAMPING + DAMPING * idle) * even)
+            .collect();
         for vote in votes {
-            next[definers[vote.definer].file] += DAMPING * ranks[vote.from] * vote.weight / cast[vote.from];
+            next[definers[vote.definer].file] +=
+                DAMPING * ranks[vote.from] * vote.weight / cast[vote.from];
         }
         ranks = next;
     }
@@ -168,13 +205,19 @@ mod tests {
         };
         Symbols {
             definitions: defines.iter().enumerate().map(definition).collect(),
-            references: uses.iter().map(|(name, count)| ((*name).into(), *count)).collect(),
+            references: uses
+                .iter()
+                .map(|(name, count)| ((*name).into(), *count))
+                .collect(),
         }
     }
 
     fn ranked<'a>(symbols: &'a [Symbols], focus: &[usize]) -> Vec<Ranked<'a>> {
-        let one =
-            |(index, symbols): (usize, &'a Symbols)| Ranked { family: "x", symbols, focus: focus.contains(&index) };
+        let one = |(index, symbols): (usize, &'a Symbols)| Ranked {
+            family: "x",
+            symbols,
+            focus: focus.contains(&index),
+        };
         symbols.iter().enumerate().map(one).collect()
     }
 
@@ -195,7 +238,10 @@ mod tests {
     #[test]
     fn two_files_that_use_each_other_rank_alike() {
         // Calculated on paper: by symmetry each has half.
-        let files = [symbols(&["left"], &[("right", 3)]), symbols(&["right"], &[("left", 3)])];
+        let files = [
+            symbols(&["left"], &[("right", 3)]),
+            symbols(&["right"], &[("left", 3)]),
+        ];
         let ranks = rank(&ranked(&files, &[]));
         assert!((ranks.files[0] - 0.5).abs() < 1e-9 && (ranks.files[1] - 0.5).abs() < 1e-9);
         // 0.15 / 2 as the base rank and 0.85 * 0.5 from votes.

@@ -45,9 +45,15 @@ pub(super) struct Map<'a> {
 }
 
 /// Takes symbols, highest rank first, as long as their lines fit into `budget` tokens.
-pub(super) fn fit<'a>(files: &'a [(&'a SourceFile, Symbols)], ranks: &Ranks, budget: usize) -> Map<'a> {
+pub(super) fn fit<'a>(
+    files: &'a [(&'a SourceFile, Symbols)],
+    ranks: &Ranks,
+    budget: usize,
+) -> Map<'a> {
     let (chosen, cut) = choose(files, ranks, budget.saturating_mul(CHARS_PER_TOKEN));
-    let mut order: Vec<usize> = (0..files.len()).filter(|file| !chosen[*file].is_empty()).collect();
+    let mut order: Vec<usize> = (0..files.len())
+        .filter(|file| !chosen[*file].is_empty())
+        .collect();
     // Stable, and the files come by path: ties stay in that order.
     order.sort_by(|a, b| ranks.files[*b].total_cmp(&ranks.files[*a]));
 
@@ -58,7 +64,10 @@ pub(super) fn fit<'a>(files: &'a [(&'a SourceFile, Symbols)], ranks: &Ranks, bud
         text.push_str(&heading(&file.path));
         let mut places = chosen[index].clone();
         places.sort_unstable();
-        let symbols: Vec<&Definition> = places.iter().map(|place| &symbols.definitions[*place]).collect();
+        let symbols: Vec<&Definition> = places
+            .iter()
+            .map(|place| &symbols.definitions[*place])
+            .collect();
         for definition in &symbols {
             text.push_str(&line(definition));
         }
@@ -71,11 +80,20 @@ pub(super) fn fit<'a>(files: &'a [(&'a SourceFile, Symbols)], ranks: &Ranks, bud
         });
     }
     let tokens = text.chars().count().div_ceil(CHARS_PER_TOKEN);
-    Map { files: mapped, text, tokens, cut }
+    Map {
+        files: mapped,
+        text,
+        tokens,
+        cut,
+    }
 }
 
 /// Returns the places of the chosen definitions per file, and whether any was left out.
-fn choose(files: &[(&SourceFile, Symbols)], ranks: &Ranks, mut left: usize) -> (Vec<Vec<usize>>, bool) {
+fn choose(
+    files: &[(&SourceFile, Symbols)],
+    ranks: &Ranks,
+    mut left: usize,
+) -> (Vec<Vec<usize>>, bool) {
     let mut all: Vec<(usize, usize)> = ranks
         .definitions
         .iter()
@@ -105,8 +123,16 @@ fn choose(files: &[(&SourceFile, Symbols)], ranks: &Ranks, mut left: usize) -> (
 
 /// A file's name may hold line breaks; in a prompt they would let it pose as something else.
 fn heading(path: &str) -> String {
-    let mut heading: String =
-        path.chars().map(|character| if character.is_control() { '?' } else { character }).collect();
+    let mut heading: String = path
+        .chars()
+        .map(|character| {
+            if character.is_control() {
+                '?'
+            } else {
+                character
+            }
+        })
+        .collect();
     heading.push('\n');
     heading
 }

@@ -20,7 +20,8 @@ pub(super) const MAX_FILE_BYTES: u64 = 512 << 10;
 /// Number of bytes to search for a zero byte, which no source text has. The same rule as git's.
 const BINARY_SNIFF_BYTES: usize = 8 << 10;
 
-/// A file whose lines are longer than this on average, in bytes, was minified: its names say nothing.
+/// A file whose lines are longer than this on average, in bytes, was minified: its names say
+/// nothing.
 const MAX_MEAN_LINE_BYTES: usize = 500;
 
 /// Maximum length of a stored name, in bytes.
@@ -86,7 +87,10 @@ fn text(file: io::Result<File>) -> Result<Vec<u8>, Skip> {
         Err(_) => Err(Skip::Unreadable),
         Ok(read) if read as u64 > MAX_FILE_BYTES => Err(Skip::TooLarge),
         Ok(_) if text[..text.len().min(BINARY_SNIFF_BYTES)].contains(&0) => Err(Skip::NotText),
-        Ok(read) if read / (1 + text.iter().filter(|byte| **byte == b'\n').count()) > MAX_MEAN_LINE_BYTES => {
+        Ok(read)
+            if read / (1 + text.iter().filter(|byte| **byte == b'\n').count())
+                > MAX_MEAN_LINE_BYTES =>
+        {
             Err(Skip::NotText)
         }
         Ok(_) => Ok(text),
@@ -94,7 +98,13 @@ fn text(file: io::Result<File>) -> Result<Vec<u8>, Skip> {
 }
 
 fn parse(text: &[u8], ready: &'static Ready, stopped: &dyn Fn() -> bool) -> Option<Symbols> {
-    let go_on = || if stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let go_on = || {
+        if stopped() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    };
     let mut parser = Parser::new();
     parser.set_language(&ready.language).ok()?;
     let mut parsing = |_: &_| go_on();
@@ -113,23 +123,45 @@ fn parse(text: &[u8], ready: &'static Ready, stopped: &dyn Fn() -> bool) -> Opti
         text,
         QueryCursorOptions::new().progress_callback(&mut matching),
     );
-    // Both by the place of the name: several patterns may match one, and a definition's name is no use of it.
+    // Both by the place of the name: several patterns may match one, and a definition's name is no
+    // use of it.
     let mut defined: BTreeMap<usize, (usize, Definition)> = BTreeMap::new();
     let mut used: BTreeMap<usize, &str> = BTreeMap::new();
     while let Some(found) = matches.next() {
-        let by = |index| found.captures.iter().find(|capture| capture.index == index).map(|capture| capture.node);
+        let by = |index| {
+            found
+                .captures
+                .iter()
+                .find(|capture| capture.index == index)
+                .map(|capture| capture.node)
+        };
         if let Some(node) = by(ready.reference) {
             if let Some(name) = name_of(node, text) {
                 used.insert(node.start_byte(), name);
             }
             continue;
         }
-        let whole =
-            found.captures.iter().find_map(|capture| Some((capture.node, ready.kinds[capture.index as usize]?)));
-        let (Some((node, kind)), Some(name)) = (whole, by(ready.name)) else { continue };
-        let Some(name_text) = name_of(name, text) else { continue };
-        if defined.get(&name.start_byte()).is_none_or(|(pattern, _)| found.pattern_index < *pattern) {
-            defined.insert(name.start_byte(), (found.pattern_index, definition(node, name, name_text, kind, text)));
+        let whole = found
+            .captures
+            .iter()
+            .find_map(|capture| Some((capture.node, ready.kinds[capture.index as usize]?)));
+        let (Some((node, kind)), Some(name)) = (whole, by(ready.name)) else {
+            continue;
+        };
+        let Some(name_text) = name_of(name, text) else {
+            continue;
+        };
+        if defined
+            .get(&name.start_byte())
+            .is_none_or(|(pattern, _)| found.pattern_index < *pattern)
+        {
+            defined.insert(
+                name.start_byte(),
+                (
+                    found.pattern_index,
+                    definition(node, name, name_text, kind, text),
+                ),
+            );
         }
     }
     if stopped() {
@@ -139,8 +171,14 @@ fn parse(text: &[u8], ready: &'static Ready, stopped: &dyn Fn() -> bool) -> Opti
     for (_, name) in used.into_iter().filter(|(at, _)| !defined.contains_key(at)) {
         *references.entry(Box::from(name)).or_insert(0) += 1;
     }
-    let kept = defined.into_values().map(|(_, definition)| definition).filter(|definition| definition.kind != IGNORED);
-    Some(Symbols { definitions: kept.collect(), references })
+    let kept = defined
+        .into_values()
+        .map(|(_, definition)| definition)
+        .filter(|definition| definition.kind != IGNORED);
+    Some(Symbols {
+        definitions: kept.collect(),
+        references,
+    })
 }
 
 fn name_of<'text>(node: Node<'_>, text: &'text [u8]) -> Option<&'text str> {
@@ -148,7 +186,13 @@ fn name_of<'text>(node: Node<'_>, text: &'text [u8]) -> Option<&'text str> {
     (!name.is_empty() && name.len() <= MAX_NAME_BYTES && name != "_").then_some(name)
 }
 
-fn definition(node: Node<'_>, name: Node<'_>, name_text: &str, kind: &'static str, text: &[u8]) -> Definition {
+fn definition(
+    node: Node<'_>,
+    name: Node<'_>,
+    name_text: &str,
+    kind: &'static str,
+    text: &[u8],
+) -> Definition {
     Definition {
         name: name_text.into(),
         kind,
@@ -162,11 +206,21 @@ fn definition(node: Node<'_>, name: Node<'_>, name_text: &str, kind: &'static st
 fn signature(node: Node<'_>, text: &[u8]) -> String {
     let body = node
         .child_by_field_name("body")
-        .or_else(|| node.child_by_field_name("value")?.child_by_field_name("body"))
-        .or_else(|| node.child_by_field_name("right")?.child_by_field_name("body"));
+        .or_else(|| {
+            node.child_by_field_name("value")?
+                .child_by_field_name("body")
+        })
+        .or_else(|| {
+            node.child_by_field_name("right")?
+                .child_by_field_name("body")
+        });
     let end = body.map_or_else(|| node.end_byte(), |body| body.start_byte());
     let declaration = String::from_utf8_lossy(text.get(node.start_byte()..end).unwrap_or_default());
-    let declaration = if body.is_some() { &*declaration } else { declaration.lines().next().unwrap_or_default() };
+    let declaration = if body.is_some() {
+        &*declaration
+    } else {
+        declaration.lines().next().unwrap_or_default()
+    };
     one_line(declaration)
 }
 
@@ -174,7 +228,11 @@ fn signature(node: Node<'_>, text: &[u8]) -> String {
 fn one_line(text: &str) -> String {
     let mut line = String::new();
     // A line comment would swallow what follows it once the lines are joined.
-    for word in text.lines().flat_map(|line| line.split(" //").next()).flat_map(str::split_whitespace) {
+    for word in text
+        .lines()
+        .flat_map(|line| line.split(" //").next())
+        .flat_map(str::split_whitespace)
+    {
         if !line.is_empty() {
             line.push(' ');
         }
@@ -183,7 +241,9 @@ fn one_line(text: &str) -> String {
             break;
         }
     }
-    let line = line.trim_end_matches(['{', ':', '=', ';', ' ']).trim_end_matches(" =>");
+    let line = line
+        .trim_end_matches(['{', ':', '=', ';', ' '])
+        .trim_end_matches(" =>");
     truncate(line, MAX_SIGNATURE_CHARS).into_owned()
 }
 
@@ -207,7 +267,9 @@ fn parent(node: Node<'_>, text: &[u8]) -> Option<String> {
             }
         };
         let name = node.child_by_field_name(field)?;
-        return Some(one_line(&String::from_utf8_lossy(text.get(name.byte_range())?)));
+        return Some(one_line(&String::from_utf8_lossy(
+            text.get(name.byte_range())?,
+        )));
     }
     None
 }

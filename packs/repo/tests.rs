@@ -43,11 +43,20 @@ fn git(folder: &Path, arguments: &[&str]) -> String {
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .envs(["AUTHOR", "COMMITTER"].map(|who| (format!("GIT_{who}_NAME"), "somebody")))
-        .envs(["AUTHOR", "COMMITTER"].map(|who| (format!("GIT_{who}_EMAIL"), "somebody@example.invalid")))
+        .envs(
+            ["AUTHOR", "COMMITTER"]
+                .map(|who| (format!("GIT_{who}_EMAIL"), "somebody@example.invalid")),
+        )
         .output()
         .unwrap();
-    assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    assert!(
+        output.status.success(),
+        "git {arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout)
+        .trim_end()
+        .to_owned()
 }
 
 fn write(folder: &Path, name: &str, text: &str) {
@@ -85,8 +94,20 @@ impl Origin {
         git(&work, &["checkout", "-q", "main"]);
         write(&work, "greeting.txt", "hello world\n");
         git(&work, &["commit", "-q", "-a", "-m", "second"]);
-        let origin = Self { folder, server: None };
-        git(&work, &["clone", "-q", "--bare", ".", origin.bare().to_str().unwrap()]);
+        let origin = Self {
+            folder,
+            server: None,
+        };
+        git(
+            &work,
+            &[
+                "clone",
+                "-q",
+                "--bare",
+                ".",
+                origin.bare().to_str().unwrap(),
+            ],
+        );
         origin
     }
 
@@ -97,7 +118,12 @@ impl Origin {
         std::fs::create_dir_all(&control).unwrap();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/support/git/git_http.py");
         let mut command = Command::new("python3");
-        command.arg(script).arg(root).arg(control).stdin(Stdio::null()).stdout(Stdio::piped());
+        command
+            .arg(script)
+            .arg(root)
+            .arg(control)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
         if login {
             let file = origin.folder.path().join("password");
             std::fs::write(&file, PASSWORD).unwrap();
@@ -105,7 +131,9 @@ impl Origin {
         }
         let mut process = command.spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(process.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         let port = line.trim().strip_prefix("ready ").unwrap().parse().unwrap();
         origin.server = Some((process, port));
         origin
@@ -139,7 +167,10 @@ impl Origin {
         write(&self.work(), name, text);
         git(&self.work(), &["add", "."]);
         git(&self.work(), &["commit", "-q", "-m", "more"]);
-        git(&self.work(), &["push", "-q", "-f", self.bare().to_str().unwrap(), "HEAD"]);
+        git(
+            &self.work(),
+            &["push", "-q", "-f", self.bare().to_str().unwrap(), "HEAD"],
+        );
         self.id("HEAD")
     }
 }
@@ -162,23 +193,46 @@ struct Desk {
 
 impl Desk {
     fn new() -> Self {
-        Self::with(Config { paths: Paths::All, ..Config::default() }, &["127.0.0.1"])
+        Self::with(
+            Config {
+                paths: Paths::All,
+                ..Config::default()
+            },
+            &["127.0.0.1"],
+        )
     }
 
     fn with(config: Config, allow: &[&str]) -> Self {
         let allow = allow.iter().map(|text| text.parse().unwrap()).collect();
-        let egress = Egress::new(helmdeck_egress::Config { allow, ..helmdeck_egress::Config::default() });
-        Self { git: Git::new(config, egress), session: FolderSession::new(), credential: None }
+        let egress = Egress::new(helmdeck_egress::Config {
+            allow,
+            ..helmdeck_egress::Config::default()
+        });
+        Self {
+            git: Git::new(config, egress),
+            session: FolderSession::new(),
+            credential: None,
+        }
     }
 
     fn login(mut self, user: &str, password: &str) -> Self {
         let hosts: Arc<[_]> = ["127.0.0.1".parse().unwrap()].into();
-        self.credential = Some(Secret::new(password.to_owned()).of_user(user).for_hosts(hosts));
+        self.credential = Some(
+            Secret::new(password.to_owned())
+                .of_user(user)
+                .for_hosts(hosts),
+        );
         self
     }
 
     async fn open(&self, url: &str) -> Result<Remote> {
-        self.git.open(&RepoUrl::parse(url)?, self.credential.clone(), self.credential.is_some()).await
+        self.git
+            .open(
+                &RepoUrl::parse(url)?,
+                self.credential.clone(),
+                self.credential.is_some(),
+            )
+            .await
     }
 
     async fn try_fetch(&self, url: &str, wish: &Wish) -> Result<Checkout> {
@@ -207,7 +261,11 @@ impl Desk {
     async fn try_push(&self, checkout: &Checkout, branch: &str) -> Result<String> {
         let changes = self.changes(checkout).await;
         let remote = self.open(&checkout.url).await?;
-        let proposal = Proposal { patch: &changes.patch, branch, message: "Mend it" };
+        let proposal = Proposal {
+            patch: &changes.patch,
+            branch,
+            message: "Mend it",
+        };
         publish::apply_and_push(&self.git, &remote, &self.session, checkout, proposal).await
     }
 
@@ -218,5 +276,8 @@ impl Desk {
 
 /// A wish for a ref with all of its history; "" = the default branch.
 fn named(reference: &str) -> Wish {
-    Wish { reference: Some(reference.to_owned()).filter(|name| !name.is_empty()), depth: None }
+    Wish {
+        reference: Some(reference.to_owned()).filter(|name| !name.is_empty()),
+        depth: None,
+    }
 }

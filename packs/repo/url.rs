@@ -55,19 +55,32 @@ pub(crate) struct RepoUrl {
 impl RepoUrl {
     /// Parses an address.
     ///
-    /// The forms are `https://`, `http://`, `ssh://`, `user@host:path`, `file:///path` and an absolute path.
+    /// The forms are `https://`, `http://`, `ssh://`, `user@host:path`, `file:///path` and an
+    /// absolute path.
     ///
     /// # Errors
     /// `invalid_input`; no message repeats what may be a password.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         if text.is_empty() || text.len() > MAX_BYTES {
-            return Err(refused(format!("repo_url must have 1 to {MAX_BYTES} bytes")));
+            return Err(refused(format!(
+                "repo_url must have 1 to {MAX_BYTES} bytes"
+            )));
         }
-        if text.chars().any(|char| char.is_control() || char.is_whitespace() || char == '\\') {
-            return Err(refused("repo_url must not have blanks, line ends, control characters or backslashes"));
+        if text
+            .chars()
+            .any(|char| char.is_control() || char.is_whitespace() || char == '\\')
+        {
+            return Err(refused(
+                "repo_url must not have blanks, line ends, control characters or backslashes",
+            ));
         }
-        if text.split(['/', ':']).any(|part| matches!(decode(part).as_deref(), Some("." | ".."))) {
-            return Err(refused("repo_url must not have \".\" or \"..\" in its path"));
+        if text
+            .split(['/', ':'])
+            .any(|part| matches!(decode(part).as_deref(), Some("." | "..")))
+        {
+            return Err(refused(
+                "repo_url must not have \".\" or \"..\" in its path",
+            ));
         }
         match text.split_once("://") {
             Some((scheme, _)) => Self::parse_url(scheme, text),
@@ -82,22 +95,34 @@ impl RepoUrl {
             "http" => Transport::Http,
             "ssh" | "git+ssh" | "ssh+git" => Transport::Ssh,
             "file" => Transport::File,
-            _ => return Err(refused("repo_url must begin with https://, http://, ssh:// or file://")),
+            _ => {
+                return Err(refused(
+                    "repo_url must begin with https://, http://, ssh:// or file://",
+                ));
+            }
         };
-        let url = Url::parse(text).map_err(|_| refused("repo_url is not an address that can be read"))?;
+        let url =
+            Url::parse(text).map_err(|_| refused("repo_url is not an address that can be read"))?;
         if url.password().is_some() || (transport != Transport::Ssh && !url.username().is_empty()) {
-            return Err(refused("repo_url must not hold a user or password; name a credential instead"));
+            return Err(refused(
+                "repo_url must not hold a user or password; name a credential instead",
+            ));
         }
         if url.query().is_some() || url.fragment().is_some() {
             return Err(refused("repo_url must not have a query or fragment"));
         }
         if transport == Transport::File {
-            let local = url.host_str().is_none_or(|host| host.is_empty() || host == "localhost");
+            let local = url
+                .host_str()
+                .is_none_or(|host| host.is_empty() || host == "localhost");
             let path = decode(url.path()).filter(|_| local);
-            return Self::parse_path(&path.ok_or_else(|| refused("repo_url must name a folder of this machine"))?);
+            return Self::parse_path(
+                &path.ok_or_else(|| refused("repo_url must name a folder of this machine"))?,
+            );
         }
         // The hosts of schemes that a browser does not know are not parsed as such.
-        let host = Host::parse(url.host_str().unwrap_or_default()).map_err(|_| refused("repo_url has no host"))?;
+        let host = Host::parse(url.host_str().unwrap_or_default())
+            .map_err(|_| refused("repo_url has no host"))?;
         let user = match url.username() {
             "" => None,
             user => Some(user.to_owned()),
@@ -107,8 +132,11 @@ impl RepoUrl {
     }
 
     fn parse_scp(text: &str) -> Result<Self> {
-        let odd =
-            || refused("repo_url is neither an address (https://host/path) nor user@host:path nor an absolute path");
+        let odd = || {
+            refused(
+                "repo_url is neither an address (https://host/path) nor user@host:path nor an absolute path",
+            )
+        };
         let (front, path) = match text.find(']') {
             Some(end) if text[end + 1..].starts_with(':') => (&text[..=end], &text[end + 2..]),
             Some(_) => return Err(odd()),
@@ -123,10 +151,22 @@ impl RepoUrl {
             None => (None, front),
         };
         let host = Host::parse(host).map_err(|_| odd())?;
-        Self::new(Transport::Ssh, host, Transport::Ssh.port(), user, path.to_owned())
+        Self::new(
+            Transport::Ssh,
+            host,
+            Transport::Ssh.port(),
+            user,
+            path.to_owned(),
+        )
     }
 
-    fn new(transport: Transport, host: Host<String>, port: u16, user: Option<String>, path: String) -> Result<Self> {
+    fn new(
+        transport: Transport,
+        host: Host<String>,
+        port: u16,
+        user: Option<String>,
+        path: String,
+    ) -> Result<Self> {
         let host = match host {
             Host::Domain(name) => {
                 let name = name.trim_end_matches('.').to_ascii_lowercase();
@@ -139,23 +179,46 @@ impl RepoUrl {
             address => address,
         };
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        if user.as_ref().is_some_and(|user| user.starts_with('-') || !user.bytes().all(plain)) {
-            return Err(refused("repo_url has a user that is not letters, digits, \".\", \"_\" and \"-\""));
+        if user
+            .as_ref()
+            .is_some_and(|user| user.starts_with('-') || !user.bytes().all(plain))
+        {
+            return Err(refused(
+                "repo_url has a user that is not letters, digits, \".\", \"_\" and \"-\"",
+            ));
         }
         let bare = path.trim_matches('/');
         if bare.is_empty() || bare.starts_with('-') || decode(bare).is_none() {
             return Err(refused("repo_url has no path of a repository"));
         }
-        Ok(Self { transport, host: Some(host), port, user, path })
+        Ok(Self {
+            transport,
+            host: Some(host),
+            port,
+            user,
+            path,
+        })
     }
 
     fn parse_path(path: &str) -> Result<Self> {
         let parts = Path::new(path).components();
-        let plain = parts.clone().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
-        if !Path::new(path).is_absolute() || !plain || parts.count() < 2 || path.contains(['\0', '\n']) {
+        let plain = parts
+            .clone()
+            .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+        if !Path::new(path).is_absolute()
+            || !plain
+            || parts.count() < 2
+            || path.contains(['\0', '\n'])
+        {
             return Err(refused("repo_url must be an absolute path without \"..\""));
         }
-        Ok(Self { transport: Transport::File, host: None, port: 0, user: None, path: path.to_owned() })
+        Ok(Self {
+            transport: Transport::File,
+            host: None,
+            port: 0,
+            user: None,
+            path: path.to_owned(),
+        })
     }
 
     /// Returns how it is reached.
@@ -173,7 +236,8 @@ impl RepoUrl {
         self.port
     }
 
-    /// Returns whether the network can read what is sent: plain http, except to this machine itself.
+    /// Returns whether the network can read what is sent: plain http, except to this machine
+    /// itself.
     pub(crate) fn is_readable_on_the_way(&self) -> bool {
         let is_here = match &self.host {
             Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -188,10 +252,17 @@ impl RepoUrl {
         (self.transport == Transport::File).then(|| PathBuf::from(&self.path))
     }
 
-    /// Returns scheme, host and port, as git writes the part of a setting that belongs to an address.
+    /// Returns scheme, host and port, as git writes the part of a setting that belongs to an
+    /// address.
     pub(crate) fn origin(&self) -> String {
-        let Some(host) = &self.host else { return String::new() };
-        let port = if self.port == self.transport.port() { String::new() } else { format!(":{}", self.port) };
+        let Some(host) = &self.host else {
+            return String::new();
+        };
+        let port = if self.port == self.transport.port() {
+            String::new()
+        } else {
+            format!(":{}", self.port)
+        };
         format!("{}://{host}{port}", self.transport.name())
     }
 
@@ -205,7 +276,10 @@ impl RepoUrl {
             parts.pop();
         }
         let joined = parts.join("/");
-        let path = joined.strip_suffix(".git").filter(|path| !path.is_empty()).unwrap_or(&joined);
+        let path = joined
+            .strip_suffix(".git")
+            .filter(|path| !path.is_empty())
+            .unwrap_or(&joined);
         match &self.host {
             None => format!("/{path}"),
             Some(host) if self.port == self.transport.port() => format!("{host}/{path}"),
@@ -217,14 +291,24 @@ impl RepoUrl {
 /// The address as git takes it.
 impl fmt::Display for RepoUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(host) = &self.host else { return f.write_str(&self.path) };
+        let Some(host) = &self.host else {
+            return f.write_str(&self.path);
+        };
         match &self.user {
-            // Without a slash in front the path is below the user's home, which an address cannot say.
+            // Without a slash in front the path is below the user's home, which an address cannot
+            // say.
             user if !self.path.starts_with('/') => {
-                let at = user.as_ref().map_or_else(String::new, |user| format!("{user}@"));
+                let at = user
+                    .as_ref()
+                    .map_or_else(String::new, |user| format!("{user}@"));
                 write!(f, "{at}{host}:{}", self.path)
             }
-            Some(user) => write!(f, "{}{}", self.origin().replacen("://", &format!("://{user}@"), 1), self.path),
+            Some(user) => write!(
+                f,
+                "{}{}",
+                self.origin().replacen("://", &format!("://{user}@"), 1),
+                self.path
+            ),
             None => write!(f, "{}{}", self.origin(), self.path),
         }
     }
@@ -301,7 +385,10 @@ mod tests {
         ] {
             assert_eq!(RepoUrl::parse(text).unwrap().to_string(), shown, "{text}");
         }
-        assert_eq!(RepoUrl::parse("http://0x7f.1:8080/a").unwrap().origin(), "http://127.0.0.1:8080");
+        assert_eq!(
+            RepoUrl::parse("http://0x7f.1:8080/a").unwrap().origin(),
+            "http://127.0.0.1:8080"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Finds the source files of a folder, as git sees them.
 //!
-//! Never follows a symbolic link, so nothing outside the folder is read; never reads the user's git settings.
+//! Never follows a symbolic link, so nothing outside the folder is read; never reads the user's git
+//! settings.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -74,12 +75,22 @@ impl Globs {
     pub(super) fn new(field: &str, patterns: &[String]) -> Result<Self> {
         let mut builder = GitignoreBuilder::new("");
         for pattern in patterns {
-            let refused =
-                || Error::new(Code::InvalidInput, format!("{field}: \"{}\" is not a glob", pattern.escape_debug()));
-            builder.add_line(None, pattern).map_err(|error| refused().with_source(error))?;
+            let refused = || {
+                Error::new(
+                    Code::InvalidInput,
+                    format!("{field}: \"{}\" is not a glob", pattern.escape_debug()),
+                )
+            };
+            builder
+                .add_line(None, pattern)
+                .map_err(|error| refused().with_source(error))?;
         }
         let globs = builder.build().map_err(|error| {
-            Error::new(Code::InvalidInput, format!("{field} is not a list of globs")).with_source(error)
+            Error::new(
+                Code::InvalidInput,
+                format!("{field} is not a list of globs"),
+            )
+            .with_source(error)
         })?;
         Ok(Self(globs))
     }
@@ -97,8 +108,8 @@ impl Globs {
 
 /// Walks a folder; `None` if `stopped` says so.
 ///
-/// Inside a git repository with the folder `work_tree` its ignore rules apply, also those above the folder. Elsewhere
-/// those below the folder apply. Hidden files are left out.
+/// Inside a git repository with the folder `work_tree` its ignore rules apply, also those above the
+/// folder. Elsewhere those below the folder apply. Hidden files are left out.
 pub(super) fn walk(
     map_root: &Arc<MapRoot>,
     work_tree: Option<&Path>,
@@ -111,7 +122,14 @@ pub(super) fn walk(
     let start = map_root.start();
     let top = work_tree.unwrap_or(&map_root.root);
     let ignored = Ignored::new(Arc::clone(map_root), top);
-    let (from, below_top) = (start.clone(), map_root.root.strip_prefix(top).unwrap_or(Path::new("")).to_owned());
+    let (from, below_top) = (
+        start.clone(),
+        map_root
+            .root
+            .strip_prefix(top)
+            .unwrap_or(Path::new(""))
+            .to_owned(),
+    );
     let shown = move |entry: &DirEntry| {
         let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
         let below = entry.path().strip_prefix(&from).unwrap_or(Path::new(""));
@@ -141,11 +159,16 @@ pub(super) fn walk(
         if !entry.file_type().is_some_and(|kind| kind.is_file()) {
             continue;
         }
-        let Some(grammar) = languages::of(entry.path()) else { continue };
-        if !filter.languages.is_empty() && !filter.languages.iter().any(|name| name == grammar.name) {
+        let Some(grammar) = languages::of(entry.path()) else {
+            continue;
+        };
+        if !filter.languages.is_empty() && !filter.languages.iter().any(|name| name == grammar.name)
+        {
             continue;
         }
-        let Ok(below) = entry.path().strip_prefix(&start) else { continue };
+        let Ok(below) = entry.path().strip_prefix(&start) else {
+            continue;
+        };
         let path = below.to_string_lossy().into_owned();
         if !filter.paths.is_empty() && !filter.paths.matches(&path) {
             continue;
@@ -155,17 +178,27 @@ pub(super) fn walk(
             continue;
         };
         found.seen += 1;
-        // With the change time, which can't be set back: a change that keeps size and modification time is noticed.
+        // With the change time, which can't be set back: a change that keeps size and modification
+        // time is noticed.
         digest.update((path.len() as u64).to_be_bytes());
         digest.update(path.as_bytes());
-        for number in [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()] {
+        for number in [
+            metadata.mtime(),
+            metadata.mtime_nsec(),
+            metadata.ctime(),
+            metadata.ctime_nsec(),
+        ] {
             digest.update(number.to_be_bytes());
         }
         digest.update(metadata.len().to_be_bytes());
         if metadata.len() > MAX_FILE_BYTES {
             found.too_large += 1;
         } else {
-            found.files.push(SourceFile { file: below.to_owned(), path, grammar });
+            found.files.push(SourceFile {
+                file: below.to_owned(),
+                path,
+                grammar,
+            });
         }
     }
     digest.update((found.unreadable as u64).to_be_bytes());

@@ -1,7 +1,7 @@
 //! The `seam.*` packs: read-only access to the operator's project memory and note vault.
 //!
-//! All access goes through the seam. No input is a path: a caller may not be the operator, whose project is the only
-//! one shown.
+//! All access goes through the seam. No input is a path: a caller may not be the operator, whose
+//! project is the only one shown.
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use helmdeck_core::{Builtin, Code, Context, Error, Handler, Json, Need, Reply, Result};
-use helmdeck_seam::{Candidate, PlanFiles, Plans, Recall, Seam, SeamConfig, StateError, StateFault, Warning};
+use helmdeck_seam::{
+    Candidate, PlanFiles, Plans, Recall, Seam, SeamConfig, StateError, StateFault, Warning,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -30,14 +32,18 @@ pub struct Config {
 impl Config {
     /// Returns the settings of a project without a vault.
     pub fn of_project(folder: impl Into<PathBuf>) -> Self {
-        Self { seam: Some(SeamConfig::new(folder)) }
+        Self {
+            seam: Some(SeamConfig::new(folder)),
+        }
     }
 
     /// Returns the need of the family: a project or a vault.
     pub(crate) fn need(&self) -> Need {
         let seam = self.seam.clone().map(Seam::on_disk);
         Need::check(move || {
-            let Some(seam) = &seam else { return Some(NO_PROJECT) };
+            let Some(seam) = &seam else {
+                return Some(NO_PROJECT);
+            };
             let found = seam.has_source(&helmdeck_seam::Context::default());
             (!found)
                 .then_some("a project or a note vault: run `helmdeck forge init` in a repository, or set [seam] vault")
@@ -50,10 +56,38 @@ pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
     let shared = config.seam.clone().map(Arc::new);
     let config = || shared.clone();
     vec![
-        pack!("seam", "recall_here", Verb { config: config(), work: recall_here }),
-        pack!("seam", "offer_save_here", Verb { config: config(), work: offer_save_here }),
-        pack!("seam", "state_path", Verb { config: config(), work: state_path }),
-        pack!("seam", "plans", Verb { config: config(), work: plans }),
+        pack!(
+            "seam",
+            "recall_here",
+            Verb {
+                config: config(),
+                work: recall_here
+            }
+        ),
+        pack!(
+            "seam",
+            "offer_save_here",
+            Verb {
+                config: config(),
+                work: offer_save_here
+            }
+        ),
+        pack!(
+            "seam",
+            "state_path",
+            Verb {
+                config: config(),
+                work: state_path
+            }
+        ),
+        pack!(
+            "seam",
+            "plans",
+            Verb {
+                config: config(),
+                work: plans
+            }
+        ),
     ]
 }
 
@@ -71,10 +105,16 @@ where
 {
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         if context.identity.is_anonymous() {
-            return Err(Error::new(Code::Unauthenticated, "the memory of a project is only for callers who are known"));
+            return Err(Error::new(
+                Code::Unauthenticated,
+                "the memory of a project is only for callers who are known",
+            ));
         }
         let Some(config) = self.config.clone() else {
-            return Err(Error::new(Code::NotFound, format!("the pack waits for {NO_PROJECT}")).for_operator());
+            return Err(
+                Error::new(Code::NotFound, format!("the pack waits for {NO_PROJECT}"))
+                    .for_operator(),
+            );
         };
         let (input, work): (I, _) = (input.read()?, self.work);
         crate::blocking(move || work(&Seam::on_disk((*config).clone()), input)).await
@@ -90,7 +130,10 @@ struct Here {
 }
 
 fn recall_here(seam: &Seam, input: Here) -> Result<Recall> {
-    let context = helmdeck_seam::Context { phase: input.phase, ..helmdeck_seam::Context::default() };
+    let context = helmdeck_seam::Context {
+        phase: input.phase,
+        ..helmdeck_seam::Context::default()
+    };
     Ok(seam.recall(&context, input.query.as_deref(), input.limit))
 }
 
@@ -108,9 +151,15 @@ struct Offers {
 }
 
 fn offer_save_here(seam: &Seam, input: Offered) -> Result<Offers> {
-    let context = helmdeck_seam::Context { phase: input.phase, ..helmdeck_seam::Context::default() };
+    let context = helmdeck_seam::Context {
+        phase: input.phase,
+        ..helmdeck_seam::Context::default()
+    };
     let offer = seam.offer(&context, &Value::Object(input.candidate));
-    Ok(Offers { candidates: offer.candidates, warnings: offer.warnings })
+    Ok(Offers {
+        candidates: offer.candidates,
+        warnings: offer.warnings,
+    })
 }
 
 #[derive(Deserialize)]
@@ -121,7 +170,11 @@ struct OfPlan {
 
 fn state_path(seam: &Seam, input: OfPlan) -> Result<PlanFiles> {
     let plan = input.plan.filter(|plan| !plan.is_empty());
-    seam.state(&helmdeck_seam::Context { plan, ..helmdeck_seam::Context::default() }).map_err(|error| said(&error))
+    seam.state(&helmdeck_seam::Context {
+        plan,
+        ..helmdeck_seam::Context::default()
+    })
+    .map_err(|error| said(&error))
 }
 
 #[derive(Deserialize)]
@@ -136,7 +189,8 @@ fn plans(seam: &Seam, _: Nothing) -> Result<Plans> {
 /// Returns an error of the seam as a transport tells it: with its own code, and what to do.
 fn said(error: &StateError) -> Error {
     let code = match error.fault {
-        // A corrupt file of the user is in the way. That is no defect of this program, and the caller can name a plan.
+        // A corrupt file of the user is in the way. That is no defect of this program, and the
+        // caller can name a plan.
         StateFault::CorruptState => Code::Conflict,
         _ => Code::InvalidInput,
     };

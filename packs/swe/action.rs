@@ -51,7 +51,9 @@ pub(super) fn find(answer: &Answer) -> Result<Vec<Action>, String> {
                 command: if index < MAX_COMMANDS {
                     command(&call.name, &call.arguments).and_then(check)
                 } else {
-                    Err(format!("not run: an answer can have {MAX_COMMANDS} commands at most"))
+                    Err(format!(
+                        "not run: an answer can have {MAX_COMMANDS} commands at most"
+                    ))
                 },
             })
             .collect());
@@ -63,9 +65,17 @@ pub(super) fn find(answer: &Answer) -> Result<Vec<Action>, String> {
     }
     let blocks = blocks(answer.text.as_deref().unwrap_or_default());
     match blocks.as_slice() {
-        [one] => check(one.clone()).map(|command| vec![Action { id: None, command: Ok(command) }]),
+        [one] => check(one.clone()).map(|command| {
+            vec![Action {
+                id: None,
+                command: Ok(command),
+            }]
+        }),
         [] => Err("The answer has no command.".into()),
-        many => Err(format!("The answer has {} commands in blocks; give exactly one.", many.len())),
+        many => Err(format!(
+            "The answer has {} commands in blocks; give exactly one.",
+            many.len()
+        )),
     }
 }
 
@@ -75,10 +85,13 @@ fn command(tool: &str, arguments: &str) -> Result<String, String> {
         command: String,
     }
     if tool != TOOL {
-        return Err(format!("There is no tool {tool:?}; there is only `{TOOL}`."));
+        return Err(format!(
+            "There is no tool {tool:?}; there is only `{TOOL}`."
+        ));
     }
-    let arguments: Arguments = serde_json::from_str(arguments)
-        .map_err(|_| format!("The arguments of `{TOOL}` must be a JSON object with the text `command`."))?;
+    let arguments: Arguments = serde_json::from_str(arguments).map_err(|_| {
+        format!("The arguments of `{TOOL}` must be a JSON object with the text `command`.")
+    })?;
     Ok(arguments.command)
 }
 
@@ -90,7 +103,9 @@ fn check(command: String) -> Result<String, String> {
         return Err("The command holds a NUL character.".into());
     }
     if command.len() > MAX_COMMAND_BYTES {
-        return Err(format!("The command is over {MAX_COMMAND_BYTES} bytes; write long files in parts."));
+        return Err(format!(
+            "The command is over {MAX_COMMAND_BYTES} bytes; write long files in parts."
+        ));
     }
     Ok(command)
 }
@@ -148,23 +163,48 @@ mod tests {
     }
 
     fn fenced(text: &str) -> Option<String> {
-        find(&answer(text, &[])).ok().and_then(|mut actions| actions.remove(0).command.ok())
+        find(&answer(text, &[]))
+            .ok()
+            .and_then(|mut actions| actions.remove(0).command.ok())
     }
 
     #[test]
     fn one_fenced_block_is_a_command() {
-        assert_eq!(fenced("I look.\n```bash\nls -la\npwd\n```\nThen.").unwrap(), "ls -la\npwd");
+        assert_eq!(
+            fenced("I look.\n```bash\nls -la\npwd\n```\nThen.").unwrap(),
+            "ls -la\npwd"
+        );
         assert_eq!(fenced("```sh\nls\n```").unwrap(), "ls");
-        assert_eq!(fenced("This is wrong:\n```python\nx = 1\n```\n  ```bash\nls\n  ```").unwrap(), "ls");
-        assert_eq!(fenced("````bash\ncat <<'E'\n```\nE\n````").unwrap(), "cat <<'E'\n```\nE");
+        assert_eq!(
+            fenced("This is wrong:\n```python\nx = 1\n```\n  ```bash\nls\n  ```").unwrap(),
+            "ls"
+        );
+        assert_eq!(
+            fenced("````bash\ncat <<'E'\n```\nE\n````").unwrap(),
+            "cat <<'E'\n```\nE"
+        );
     }
 
     #[test]
     fn none_several_and_open_blocks_are_no_command() {
-        for text in ["", "ls", "```bash\nls", "```\nls\n```", "```bash\n\n```", "```bash\na\n```\n```bash\nb\n```"] {
+        for text in [
+            "",
+            "ls",
+            "```bash\nls",
+            "```\nls\n```",
+            "```bash\n\n```",
+            "```bash\na\n```\n```bash\nb\n```",
+        ] {
             assert_eq!(fenced(text), None, "{text}");
         }
-        assert!(find(&Answer { finish: Finish::Length, ..answer("", &[]) }).unwrap_err().contains("cut off"));
+        assert!(
+            find(&Answer {
+                finish: Finish::Length,
+                ..answer("", &[])
+            })
+            .unwrap_err()
+            .contains("cut off")
+        );
     }
 
     #[test]
@@ -179,7 +219,13 @@ mod tests {
             ("bash", &long),
         ];
         let actions = find(&answer("```bash\nno\n```", &calls)).unwrap();
-        assert_eq!(actions[0], Action { id: Some("0".into()), command: Ok("ls".into()) });
+        assert_eq!(
+            actions[0],
+            Action {
+                id: Some("0".into()),
+                command: Ok("ls".into())
+            }
+        );
         assert_eq!(actions.len(), 6);
         assert!(actions[1..].iter().all(|action| action.command.is_err()));
     }
@@ -187,7 +233,13 @@ mod tests {
     #[test]
     fn commands_beyond_the_eighth_are_not_run() {
         let actions = find(&answer("", &[("bash", r#"{"command":"ls"}"#); 10])).unwrap();
-        assert_eq!(actions.iter().filter(|action| action.command.is_ok()).count(), MAX_COMMANDS);
+        assert_eq!(
+            actions
+                .iter()
+                .filter(|action| action.command.is_ok())
+                .count(),
+            MAX_COMMANDS
+        );
         assert_eq!(actions.len(), 10);
     }
 }

@@ -1,7 +1,7 @@
 //! The agent loop: asks the model, runs its commands and shows it their output.
 //!
-//! It ends when the model submits or a limit is reached. Commands run in the session. Each one has its own process,
-//! without access to the model's key. Dropping the future kills what runs.
+//! It ends when the model submits or a limit is reached. Commands run in the session. Each one has
+//! its own process, without access to the model's key. Dropping the future kills what runs.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -92,8 +92,25 @@ impl<'a> Agent<'a> {
         trajectory.add(What::Rules(system.clone()));
         trajectory.add(What::Task(task.clone()));
         let conversation = Conversation::new(system, task, limits.context_bytes);
-        let Workplace { context, session, client, endpoint, folder } = *place;
-        Self { context, session, client, endpoint, limits, folder, rules, conversation, trajectory, without_command: 0 }
+        let Workplace {
+            context,
+            session,
+            client,
+            endpoint,
+            folder,
+        } = *place;
+        Self {
+            context,
+            session,
+            client,
+            endpoint,
+            limits,
+            folder,
+            rules,
+            conversation,
+            trajectory,
+            without_command: 0,
+        }
     }
 
     /// Runs until the model submits or a limit is reached. Never fails: an error is an ending too.
@@ -136,7 +153,13 @@ impl<'a> Agent<'a> {
     fn count_bad_answer(&mut self) -> Result<(), Ending> {
         self.without_command += 1;
         let (step, steps) = (self.trajectory.spent.steps, self.limits.steps);
-        progress::report(self.context, step, steps, "the answer has no command", &self.trajectory.spent);
+        progress::report(
+            self.context,
+            step,
+            steps,
+            "the answer has no command",
+            &self.trajectory.spent,
+        );
         if self.without_command >= MAX_WITHOUT_COMMAND {
             return Err(Ending::NoCommands(self.without_command));
         }
@@ -145,7 +168,8 @@ impl<'a> Agent<'a> {
 
     /// Asks the model.
     ///
-    /// It shortens a conversation that is too long, and retries without tools if the endpoint does not know them.
+    /// It shortens a conversation that is too long, and retries without tools if the endpoint does
+    /// not know them.
     async fn ask(&mut self) -> Result<Answer, Ending> {
         let mut fitted = self.conversation.fit().ok_or(Ending::TooLong)?;
         let started = Instant::now();
@@ -157,11 +181,22 @@ impl<'a> Agent<'a> {
                 left_out => self.trajectory.add(What::LeftOut(left_out)),
             }
             let tools: &[Tool] = if self.rules.tools { &tools } else { &[] };
-            let request = Request { messages: self.conversation.messages(), tools, ..Request::default() };
-            let error = match self.client.chat(self.endpoint, &request, Some(self.limits.until)).await {
+            let request = Request {
+                messages: self.conversation.messages(),
+                tools,
+                ..Request::default()
+            };
+            let error = match self
+                .client
+                .chat(self.endpoint, &request, Some(self.limits.until))
+                .await
+            {
                 Ok(answer) => {
                     self.conversation.push(answer.message());
-                    self.trajectory.add(What::Answered { answer: answer.clone(), took: started.elapsed() });
+                    self.trajectory.add(What::Answered {
+                        answer: answer.clone(),
+                        took: started.elapsed(),
+                    });
                     return Ok(answer);
                 }
                 Err(unanswered) => {
@@ -235,12 +270,21 @@ impl<'a> Agent<'a> {
             shown.push_str(&prompt::few_left(left));
         }
         let message = match &id {
-            Some(id) => Message::Tool { tool_call_id: id.clone(), content: shown.clone() },
+            Some(id) => Message::Tool {
+                tool_call_id: id.clone(),
+                content: shown.clone(),
+            },
             None => Message::user(shown.clone()),
         };
         self.conversation.push_output(message);
         let left_out = observation::output(&executed.stdout, self.limits.observation_bytes).1;
-        self.trajectory.add(What::Observed { id, command, shown, left_out, executed: Box::new(executed) });
+        self.trajectory.add(What::Observed {
+            id,
+            command,
+            shown,
+            left_out,
+            executed: Box::new(executed),
+        });
         match submission {
             Some(words) => Err(Ending::Submitted(words)),
             None => Ok(()),
@@ -259,7 +303,10 @@ impl<'a> Agent<'a> {
 
     fn remind(&mut self, id: Option<String>, text: String) {
         let message = match &id {
-            Some(id) => Message::Tool { tool_call_id: id.clone(), content: text.clone() },
+            Some(id) => Message::Tool {
+                tool_call_id: id.clone(),
+                content: text.clone(),
+            },
             None => Message::user(text.clone()),
         };
         self.conversation.push(message);
@@ -269,9 +316,23 @@ impl<'a> Agent<'a> {
 
 /// Returns variables for programs that page, colour or draw bars, which would only waste answers.
 pub(super) fn quiet() -> BTreeMap<String, String> {
-    let quiet = [("PAGER", "cat"), ("GIT_PAGER", "cat"), ("MANPAGER", "cat"), ("TERM", "dumb"), ("NO_COLOR", "1")];
-    let python = [("PIP_PROGRESS_BAR", "off"), ("TQDM_DISABLE", "1"), ("PYTHONDONTWRITEBYTECODE", "1")];
-    quiet.into_iter().chain(python).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    let quiet = [
+        ("PAGER", "cat"),
+        ("GIT_PAGER", "cat"),
+        ("MANPAGER", "cat"),
+        ("TERM", "dumb"),
+        ("NO_COLOR", "1"),
+    ];
+    let python = [
+        ("PIP_PROGRESS_BAR", "off"),
+        ("TQDM_DISABLE", "1"),
+        ("PYTHONDONTWRITEBYTECODE", "1"),
+    ];
+    quiet
+        .into_iter()
+        .chain(python)
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
 }
 
 /// Returns the text of a submission.
@@ -294,14 +355,26 @@ mod tests {
     use super::*;
 
     fn printed(text: &str, ended: Ended) -> Executed {
-        let stdout = Captured { head: text.as_bytes().to_vec(), tail: Vec::new(), left_out: 0 };
-        Executed { stdout, stderr: Captured::default(), ended, duration: Duration::ZERO }
+        let stdout = Captured {
+            head: text.as_bytes().to_vec(),
+            tail: Vec::new(),
+            left_out: 0,
+        };
+        Executed {
+            stdout,
+            stderr: Captured::default(),
+            ended,
+            duration: Duration::ZERO,
+        }
     }
 
     #[test]
     fn only_the_marker_on_the_first_line_of_a_success_submits() {
         let words = |text: &str| submission(&printed(text, Ended::Exited(0)));
-        assert_eq!(words(&format!("{MARKER}\n fixed it \n")).unwrap(), "fixed it");
+        assert_eq!(
+            words(&format!("{MARKER}\n fixed it \n")).unwrap(),
+            "fixed it"
+        );
         assert_eq!(words(&format!("{MARKER}\r\n")).unwrap(), "");
         assert_eq!(words(&format!("x\n{MARKER}\n")), None);
         assert_eq!(words(&format!("{MARKER}x\n")), None);

@@ -50,7 +50,10 @@ impl Config {
     /// # Errors
     /// A message that names the setting.
     pub fn validate(&self) -> Result<(), String> {
-        for (name, duration) in [("command_timeout", self.command_timeout), ("test_timeout", self.test_timeout)] {
+        for (name, duration) in [
+            ("command_timeout", self.command_timeout),
+            ("test_timeout", self.test_timeout),
+        ] {
             if duration.is_zero() {
                 return Err(format!("swe.{name} is 0; no command is that fast"));
             }
@@ -59,7 +62,10 @@ impl Config {
             return Err("swe.observation_bytes must be 256 to 1MiB".to_owned());
         }
         if self.context_bytes < 8 << 10 {
-            return Err("swe.context_bytes is under 8KiB; the rules and the task alone take about that".to_owned());
+            return Err(
+                "swe.context_bytes is under 8KiB; the rules and the task alone take about that"
+                    .to_owned(),
+            );
         }
         if self.max_steps == 0 {
             return Err("swe.max_steps is 0; no model could do anything".to_owned());

@@ -28,7 +28,12 @@ impl Conversation {
     pub(super) fn new(system: String, task: String, limit: usize) -> Self {
         let messages = vec![Message::system(system), Message::user(task)];
         let bytes = messages.iter().map(Message::bytes).sum();
-        Self { messages, outputs: VecDeque::new(), bytes, limit }
+        Self {
+            messages,
+            outputs: VecDeque::new(),
+            bytes,
+            limit,
+        }
     }
 
     pub(super) fn messages(&self) -> &[Message] {
@@ -56,9 +61,9 @@ impl Conversation {
 
     /// Leaves out old outputs if the conversation is over its size limit.
     ///
-    /// It goes down to two thirds of the limit at once, so that the endpoint's prompt cache stays valid for some steps.
-    /// If that is not enough, it shortens the newest output. Returns how many it left out or shortened, or `None` if
-    /// the conversation is still too long.
+    /// It goes down to two thirds of the limit at once, so that the endpoint's prompt cache stays
+    /// valid for some steps. If that is not enough, it shortens the newest output. Returns how many
+    /// it left out or shortened, or `None` if the conversation is still too long.
     pub(super) fn fit(&mut self) -> Option<usize> {
         if self.bytes <= self.limit {
             return Some(0);
@@ -76,8 +81,9 @@ impl Conversation {
 
     /// Shrinks the conversation after the endpoint reported it as too long.
     ///
-    /// From now on it stays below its present size. It is halved as far as possible, so that the next steps have room.
-    /// Returns how many outputs were left out or shortened, or `None` if the conversation does not get shorter.
+    /// From now on it stays below its present size. It is halved as far as possible, so that the
+    /// next steps have room. Returns how many outputs were left out or shortened, or `None` if the
+    /// conversation does not get shorter.
     pub(super) fn shrink(&mut self) -> Option<usize> {
         let before = self.bytes;
         self.limit = before.saturating_sub(1);
@@ -91,7 +97,9 @@ impl Conversation {
     fn leave_out_down_to(&mut self, target: usize) -> usize {
         let mut left_out = 0;
         while self.bytes > target && self.outputs.len() > KEPT {
-            let Some(place) = self.outputs.pop_front() else { break };
+            let Some(place) = self.outputs.pop_front() else {
+                break;
+            };
             self.leave_out(place);
             left_out += 1;
         }
@@ -101,11 +109,16 @@ impl Conversation {
     /// Halves the outputs that are never left out. Returns how many got shorter.
     fn shorten_newest(&mut self) -> usize {
         let places: Vec<usize> = self.outputs.iter().copied().collect();
-        places.into_iter().filter(|place| self.shorten(*place)).count()
+        places
+            .into_iter()
+            .filter(|place| self.shorten(*place))
+            .count()
     }
 
     fn shorten(&mut self, place: usize) -> bool {
-        let Some(Message::Tool { content, .. } | Message::User { content }) = self.messages.get_mut(place) else {
+        let Some(Message::Tool { content, .. } | Message::User { content }) =
+            self.messages.get_mut(place)
+        else {
             return false;
         };
         if content.len() < SHORT {
@@ -125,7 +138,9 @@ impl Conversation {
     }
 
     fn leave_out(&mut self, place: usize) {
-        let Some(Message::Tool { content, .. } | Message::User { content }) = self.messages.get_mut(place) else {
+        let Some(Message::Tool { content, .. } | Message::User { content }) =
+            self.messages.get_mut(place)
+        else {
             return;
         };
         let note = format!(
@@ -144,7 +159,10 @@ mod tests {
     use super::*;
 
     fn output(bytes: usize) -> Message {
-        Message::Tool { tool_call_id: "x".into(), content: "o".repeat(bytes) }
+        Message::Tool {
+            tool_call_id: "x".into(),
+            content: "o".repeat(bytes),
+        }
     }
 
     fn content(message: &Message) -> &str {
@@ -161,10 +179,19 @@ mod tests {
             conversation.push_output(output(900));
         }
         assert_eq!(conversation.fit(), Some(3));
-        let shown: Vec<bool> =
-            conversation.messages()[2..].iter().map(|m| content(m).starts_with("[900 bytes")).collect();
+        let shown: Vec<bool> = conversation.messages()[2..]
+            .iter()
+            .map(|m| content(m).starts_with("[900 bytes"))
+            .collect();
         assert_eq!(shown, [true, true, true, false, false]);
-        assert_eq!(conversation.bytes, conversation.messages().iter().map(Message::bytes).sum::<usize>());
+        assert_eq!(
+            conversation.bytes,
+            conversation
+                .messages()
+                .iter()
+                .map(Message::bytes)
+                .sum::<usize>()
+        );
         assert_eq!(conversation.fit(), Some(0));
     }
 
@@ -186,8 +213,18 @@ mod tests {
         while conversation.shrink().is_some() {
             sizes.push(conversation.bytes);
         }
-        assert!(sizes.windows(2).all(|pair| pair[1] < pair[0]) && (3..10).contains(&sizes.len()), "{sizes:?}");
-        assert_eq!(conversation.bytes, conversation.messages().iter().map(Message::bytes).sum::<usize>());
+        assert!(
+            sizes.windows(2).all(|pair| pair[1] < pair[0]) && (3..10).contains(&sizes.len()),
+            "{sizes:?}"
+        );
+        assert_eq!(
+            conversation.bytes,
+            conversation
+                .messages()
+                .iter()
+                .map(Message::bytes)
+                .sum::<usize>()
+        );
         assert!(
             content(&conversation.messages()[5]).contains("bytes left out here"),
             "the newest is shortened, not gone"

@@ -34,14 +34,17 @@ impl Input {
             return blank("task");
         }
         if self.credential.as_deref() == Some(MODEL_CREDENTIAL) {
-            let message = format!("credential {MODEL_CREDENTIAL:?} is that of the model, and goes to no repository");
+            let message = format!(
+                "credential {MODEL_CREDENTIAL:?} is that of the model, and goes to no repository"
+            );
             return Err(Error::new(Code::InvalidInput, message));
         }
         match &self.test_command {
             Some(command) if command.trim().is_empty() => blank("test_command"),
-            Some(command) if command.contains('\0') => {
-                Err(Error::new(Code::InvalidInput, "test_command holds a NUL character"))
-            }
+            Some(command) if command.contains('\0') => Err(Error::new(
+                Code::InvalidInput,
+                "test_command holds a NUL character",
+            )),
             _ => Ok(()),
         }
     }

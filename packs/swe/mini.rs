@@ -1,7 +1,7 @@
 //! The trajectory in the format of mini-swe-agent 2 (`mini-swe-agent-1.1`).
 //!
-//! It is for mini-swe-agent's inspector and other tools. Source: `minisweagent/agents/default.py` and
-//! `models/utils/actions_toolcall.py` of mini-swe-agent 2.4.6.
+//! It is for mini-swe-agent's inspector and other tools. Source: `minisweagent/agents/default.py`
+//! and `models/utils/actions_toolcall.py` of mini-swe-agent 2.4.6.
 
 use helmdeck_core::Timestamp;
 use helmdeck_llm::Answer;
@@ -18,19 +18,30 @@ const VERSION: &str = "2.4.6";
 /// Returns a trajectory as JSON.
 ///
 /// `submission` is what mini gives as the result: the patch of a run that submitted, else empty.
-pub(super) fn to_json(trajectory: &Trajectory, about: &RunHeader, ending: &Ending, patch: &str) -> Value {
+pub(super) fn to_json(
+    trajectory: &Trajectory,
+    about: &RunHeader,
+    ending: &Ending,
+    patch: &str,
+) -> Value {
     let submitted = matches!(ending, Ending::Submitted(_));
     let submission = if submitted { patch } else { "" };
     let status = ending.mini_name();
     let mut events: Vec<&Event> = trajectory.events().iter().collect();
-    if submitted && let Some(last) = events.iter().rposition(|event| matches!(event.what, What::Observed { .. })) {
+    if submitted
+        && let Some(last) = events
+            .iter()
+            .rposition(|event| matches!(event.what, What::Observed { .. }))
+    {
         // What a submission prints is not shown to the model any more.
         events.remove(last);
     }
     // Rules that others took the place of were never followed.
     let rules = |event: &&Event| matches!(event.what, What::Rules(_));
-    if let (Some(first), Some(last)) = (events.iter().position(rules), events.iter().rposition(rules))
-        && first != last
+    if let (Some(first), Some(last)) = (
+        events.iter().position(rules),
+        events.iter().rposition(rules),
+    ) && first != last
     {
         events[first] = events.remove(last);
     }
@@ -82,9 +93,16 @@ fn message(event: &Event) -> Option<Value> {
         What::Rules(content) => json!({"role": "system", "content": content}),
         What::Task(content) => json!({"role": "user", "content": content}),
         What::Answered { answer, .. } => answered(answer, timestamp),
-        What::Observed { id, shown, executed, .. } => {
+        What::Observed {
+            id,
+            shown,
+            executed,
+            ..
+        } => {
             let raw = observation::output(&executed.stdout, usize::MAX).0;
-            let exception = exit(executed.ended).is_none().then(|| observation::ended(executed));
+            let exception = exit(executed.ended)
+                .is_none()
+                .then(|| observation::ended(executed));
             let mut message = json!({
                 "role": role(id.as_ref()),
                 "content": shown,
@@ -99,8 +117,7 @@ fn message(event: &Event) -> Option<Value> {
             message
         }
         What::Reminded { id, text } => {
-            let mut message =
-                json!({"role": role(id.as_ref()), "content": text, "extra": {"interrupt_type": "FormatError"}});
+            let mut message = json!({"role": role(id.as_ref()), "content": text, "extra": {"interrupt_type": "FormatError"}});
             answering(&mut message, id.as_ref());
             message
         }

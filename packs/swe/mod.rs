@@ -1,6 +1,7 @@
 //! The `swe.*` packs: a model works on a repository.
 //!
-//! The model's commands run in a session only. Its key and the repository's credential never enter the session.
+//! The model's commands run in a session only. Its key and the repository's credential never enter
+//! the session.
 
 mod action;
 mod agent;
@@ -32,7 +33,8 @@ use crate::repo::Git;
 
 /// Returns the need of the family: an endpoint for models.
 pub(crate) fn need(client: &Client) -> Need {
-    let missing = (!client.has_endpoint()).then_some("a model: set [llm] endpoint and model in the configuration");
+    let missing = (!client.has_endpoint())
+        .then_some("a model: set [llm] endpoint and model in the configuration");
     Need::check(move || missing)
 }
 
@@ -47,8 +49,13 @@ pub(crate) fn packs(
     clock: &Arc<dyn Clock>,
 ) -> Vec<Builtin> {
     let repository = Arc::new(GitRepository(git));
-    let solve =
-        Solve { config: config.clone(), client: client.clone(), repository, github_host, clock: Arc::clone(clock) };
+    let solve = Solve {
+        config: config.clone(),
+        client: client.clone(),
+        repository,
+        github_host,
+        clock: Arc::clone(clock),
+    };
     vec![pack!("swe", "solve", solve)]
 }
 

@@ -15,15 +15,21 @@ const MAX_COMMAND_CHARS: usize = 60;
 pub(super) fn report(context: &Context, step: u32, steps: u32, what: &str, spent: &Spent) {
     let part = step.min(steps) as f32 / steps.max(1) as f32;
     let percent = STEPS.0 + (STEPS.1 - STEPS.0) * part;
-    context.report(Some(percent), &format!("{step}/{steps} {what}, {}", so_far(spent)));
+    context.report(
+        Some(percent),
+        &format!("{step}/{steps} {what}, {}", so_far(spent)),
+    );
 }
 
 /// Describes a command and its end.
 pub(super) fn command(command: &str, executed: &Executed) -> String {
     let mut lines = command.trim().lines();
     let first = lines.next().unwrap_or_default();
-    let mut shown: String =
-        first.chars().take(MAX_COMMAND_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut shown: String = first
+        .chars()
+        .take(MAX_COMMAND_CHARS)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
     if lines.next().is_some() || first.chars().nth(MAX_COMMAND_CHARS).is_some() {
         shown.push('…');
     }
@@ -34,13 +40,18 @@ pub(super) fn command(command: &str, executed: &Executed) -> String {
         Ended::OutOfMemory => "out of memory".to_owned(),
         Ended::OutOfDisk => "out of disk".to_owned(),
     };
-    format!("{shown} -> {ended}, {:.1} s", executed.duration.as_secs_f64())
+    format!(
+        "{shown} -> {ended}, {:.1} s",
+        executed.duration.as_secs_f64()
+    )
 }
 
 /// Describes the usage so far: `1.2 kt, $0.0012`.
 pub(super) fn so_far(spent: &Spent) -> String {
     let tokens = spent.usage.prompt_tokens + spent.usage.completion_tokens;
-    let cost = spent.known_cost().map_or_else(String::new, |usd| format!(", ${usd:.4}"));
+    let cost = spent
+        .known_cost()
+        .map_or_else(String::new, |usd| format!(", ${usd:.4}"));
     format!("{:.1} kt{cost}", tokens as f64 / 1000.0)
 }
 
@@ -65,15 +76,39 @@ mod tests {
             command("grep -n '%f' parse.py\n", &executed(Ended::Exited(0))),
             "grep -n '%f' parse.py -> 0, 0.1 s"
         );
-        let long = command(&format!("cat > a\u{1b}[31m <<'E'\n{}", "x".repeat(200)), &executed(Ended::TimedOut));
+        let long = command(
+            &format!("cat > a\u{1b}[31m <<'E'\n{}", "x".repeat(200)),
+            &executed(Ended::TimedOut),
+        );
         assert_eq!(long, "cat > a [31m <<'E'… -> timed out, 0.1 s");
-        assert!(command(&"ö".repeat(100), &executed(Ended::Exited(1))).starts_with(&format!("{}…", "ö".repeat(60))));
+        assert!(
+            command(&"ö".repeat(100), &executed(Ended::Exited(1)))
+                .starts_with(&format!("{}…", "ö".repeat(60)))
+        );
     }
 
     #[test]
     fn an_unknown_cost_is_not_shown_as_nothing() {
-        let usage = Usage { prompt_tokens: 1000, completion_tokens: 240, cached_tokens: 0 };
-        assert_eq!(so_far(&Spent { steps: 1, usage, cost: Some(0.0012) }), "1.2 kt, $0.0012");
-        assert_eq!(so_far(&Spent { steps: 1, usage, cost: None }), "1.2 kt");
+        let usage = Usage {
+            prompt_tokens: 1000,
+            completion_tokens: 240,
+            cached_tokens: 0,
+        };
+        assert_eq!(
+            so_far(&Spent {
+                steps: 1,
+                usage,
+                cost: Some(0.0012)
+            }),
+            "1.2 kt, $0.0012"
+        );
+        assert_eq!(
+            so_far(&Spent {
+                steps: 1,
+                usage,
+                cost: None
+            }),
+            "1.2 kt"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Publishes a successful change: a new branch, and a pull request for it.
 //!
-//! The push is one step of git's, so a run that is cancelled leaves no half of a branch. One that is cancelled between
-//! push and pull request leaves the branch.
+//! The push is one step of git's, so a run that is cancelled leaves no half of a branch. One that
+//! is cancelled between push and pull request leaves the branch.
 
 use helmdeck_core::text::truncate;
 use helmdeck_core::{Code, Context, Error, Json, Result};
@@ -43,18 +43,30 @@ pub(super) struct Published {
 ///
 /// # Errors
 /// `invalid_input` if one is, and the repository is not on the GitHub that this engine uses.
-pub(super) fn on_github(mode: Mode, address: &Address, host: Option<&str>) -> Result<Option<String>> {
+pub(super) fn on_github(
+    mode: Mode,
+    address: &Address,
+    host: Option<&str>,
+) -> Result<Option<String>> {
     if mode != Mode::PullRequest {
         return Ok(None);
     }
     let refused = |message: String| Err(Error::new(Code::InvalidInput, message));
     let Some(host) = host else {
-        return refused("mode pull_request needs the github packs, which this build does not have".to_owned());
+        return refused(
+            "mode pull_request needs the github packs, which this build does not have".to_owned(),
+        );
     };
-    let path = address.key.split_once('/').map(|(_, path)| path).filter(|path| path.split('/').count() == 2);
+    let path = address
+        .key
+        .split_once('/')
+        .map(|(_, path)| path)
+        .filter(|path| path.split('/').count() == 2);
     match path {
         Some(path) if address.host.as_deref() == Some(host) => Ok(Some(path.to_owned())),
-        _ => refused(format!("mode pull_request needs a repository on {host}, as owner/name")),
+        _ => refused(format!(
+            "mode pull_request needs a repository on {host}, as owner/name"
+        )),
     }
 }
 
@@ -76,9 +88,26 @@ pub(super) async fn publish(
 ) -> Result<Published> {
     let branch = branch(&context.run.to_string());
     context.report(Some(90.0), &format!("pushing {branch}"));
-    let message = format!("{}\n\n{}\n", title(&change.input.task), change.summary.trim());
-    let commit = repository.push(context, change.wanted, change.checkout, change.patch, &branch, &message).await?;
-    let mut published = Published { commit: Some(commit), branch: Some(branch.clone()), ..Published::default() };
+    let message = format!(
+        "{}\n\n{}\n",
+        title(&change.input.task),
+        change.summary.trim()
+    );
+    let commit = repository
+        .push(
+            context,
+            change.wanted,
+            change.checkout,
+            change.patch,
+            &branch,
+            &message,
+        )
+        .await?;
+    let mut published = Published {
+        commit: Some(commit),
+        branch: Some(branch.clone()),
+        ..Published::default()
+    };
     if let Some(repo) = github {
         context.report(Some(95.0), "opening a pull request");
         match open(context, change, repo, &branch).await {
@@ -90,10 +119,19 @@ pub(super) async fn publish(
 }
 
 async fn open(context: &Context, change: &Change<'_>, repo: &str, branch: &str) -> Result<String> {
-    let Change { input, checkout, .. } = change;
-    let base = input.base_branch.as_ref().or(checkout.branch.as_ref()).or(checkout.default_branch.as_ref());
+    let Change {
+        input, checkout, ..
+    } = change;
+    let base = input
+        .base_branch
+        .as_ref()
+        .or(checkout.branch.as_ref())
+        .or(checkout.default_branch.as_ref());
     let base = base.ok_or_else(|| {
-        Error::new(Code::InvalidInput, "the remote names no default branch: name base_branch in the input")
+        Error::new(
+            Code::InvalidInput,
+            "the remote names no default branch: name base_branch in the input",
+        )
     })?;
     let mut asked = json!({
         "repo": repo, "title": title(&input.task), "head": branch, "base": base, "body": body(change),
@@ -102,12 +140,23 @@ async fn open(context: &Context, change: &Change<'_>, repo: &str, branch: &str) 
         asked["credential"] = credential.as_str().into();
     }
     let outcome = context.call("github.create_pr", Json::from(asked)).await?;
-    let url = outcome.output.to_value()["html_url"].as_str().map(str::to_owned);
-    url.ok_or_else(|| Error::new(Code::InvalidOutput, "github.create_pr did not say where the pull request is"))
+    let url = outcome.output.to_value()["html_url"]
+        .as_str()
+        .map(str::to_owned);
+    url.ok_or_else(|| {
+        Error::new(
+            Code::InvalidOutput,
+            "github.create_pr did not say where the pull request is",
+        )
+    })
 }
 
 fn title(task: &str) -> String {
-    let line = task.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let line = task
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default();
     truncate(&line.replace(char::is_control, ""), MAX_TITLE_CHARS).into_owned()
 }
 
@@ -138,7 +187,10 @@ mod tests {
     use super::*;
 
     fn address(key: &str, host: Option<&str>) -> Address {
-        Address { key: key.into(), host: host.map(str::to_owned) }
+        Address {
+            key: key.into(),
+            host: host.map(str::to_owned),
+        }
     }
 
     #[test]
@@ -152,16 +204,26 @@ mod tests {
             ("/srv/a", None),
             ("github.com/a/b/c", here),
         ] {
-            assert_eq!(of(key, host).unwrap_err().code(), Code::InvalidInput, "{key}");
+            assert_eq!(
+                of(key, host).unwrap_err().code(),
+                Code::InvalidInput,
+                "{key}"
+            );
         }
-        assert_eq!(on_github(Mode::Branch, &address("/srv/a", None), None).unwrap(), None);
+        assert_eq!(
+            on_github(Mode::Branch, &address("/srv/a", None), None).unwrap(),
+            None
+        );
         assert!(on_github(Mode::PullRequest, &address("github.com/a/b", here), None).is_err());
     }
 
     #[test]
     fn each_run_has_its_own_branch() {
         let one = branch("0199a");
-        assert!(one.starts_with("helmdeck/swe-solve-") && one.len() == 29, "{one}");
+        assert!(
+            one.starts_with("helmdeck/swe-solve-") && one.len() == 29,
+            "{one}"
+        );
         assert_ne!(one, branch("0199b"));
     }
 

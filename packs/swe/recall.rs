@@ -1,7 +1,7 @@
 //! Notes of earlier runs on a repository: one per run, of the caller, for 30 days.
 //!
-//! A missing or failing memory changes nothing. A note was written by a model that read untrusted files, so it is data
-//! everywhere.
+//! A missing or failing memory changes nothing. A note was written by a model that read untrusted
+//! files, so it is data everywhere.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -72,12 +72,27 @@ pub(super) struct Lesson {
 impl Lesson {
     /// Writes it for a model.
     ///
-    /// `same` is how many earlier runs of the same task succeeded too; `stale` says that its commit is no longer in the
-    /// repository.
+    /// `same` is how many earlier runs of the same task succeeded too; `stale` says that its commit
+    /// is no longer in the repository.
     fn shown(&self, same: usize, stale: bool) -> String {
-        let Self { at, task, success, ended, summary, base_commit, branch, pr_url, tests, files } = self;
+        let Self {
+            at,
+            task,
+            success,
+            ended,
+            summary,
+            base_commit,
+            branch,
+            pr_url,
+            tests,
+            files,
+        } = self;
         let commit = &base_commit[..base_commit.floor_char_boundary(12)];
-        let result = if *success { "succeeded" } else { "did not succeed" };
+        let result = if *success {
+            "succeeded"
+        } else {
+            "did not succeed"
+        };
         let mut text = format!(
             "- {at}, at commit {commit}: {result} ({ended})\n  task: {}\n  summary: {}",
             flat(task),
@@ -87,10 +102,17 @@ impl Lesson {
             text.push_str("\n  STALE: that commit is no longer part of the repository (rewritten or removed); check all of this anew");
         }
         if same > 0 {
-            text.push_str(&format!("\n  {same} earlier runs of this task succeeded too"));
+            text.push_str(&format!(
+                "\n  {same} earlier runs of this task succeeded too"
+            ));
         }
         let files = Some(files.join(", ")).filter(|files| !files.is_empty());
-        let more = [("changed", &files), ("tests", tests), ("branch", branch), ("pull request", pr_url)];
+        let more = [
+            ("changed", &files),
+            ("tests", tests),
+            ("branch", branch),
+            ("pull request", pr_url),
+        ];
         for (name, value) in more {
             if let Some(value) = value {
                 text.push_str(&format!("\n  {name}: {}", flat(value)));
@@ -102,13 +124,15 @@ impl Lesson {
 
 /// Merges successes of the same task, and returns the notes to show, newest first.
 ///
-/// Each success has the number of those merged into it. The newest failure is among the notes: it saves the next run
-/// most.
+/// Each success has the number of those merged into it. The newest failure is among the notes: it
+/// saves the next run most.
 fn chosen(lessons: Vec<Lesson>) -> Vec<(Lesson, usize)> {
     let mut merged: Vec<(Lesson, usize)> = Vec::new();
     for lesson in lessons {
         let equal = |(known, _): &&mut (Lesson, usize)| {
-            known.success && lesson.success && flat(&known.task).eq_ignore_ascii_case(&flat(&lesson.task))
+            known.success
+                && lesson.success
+                && flat(&known.task).eq_ignore_ascii_case(&flat(&lesson.task))
         };
         match merged.iter_mut().find(equal) {
             Some((_, same)) => *same += 1,
@@ -127,7 +151,11 @@ fn chosen(lessons: Vec<Lesson>) -> Vec<(Lesson, usize)> {
 fn flat(text: &str) -> String {
     let line = collapse_whitespace(text);
     let end = line.floor_char_boundary(MAX_TEXT_BYTES);
-    if end < line.len() { format!("{} ...", &line[..end]) } else { line }
+    if end < line.len() {
+        format!("{} ...", &line[..end])
+    } else {
+        line
+    }
 }
 
 /// The notes of one caller on one repository.
@@ -143,13 +171,16 @@ impl Recall {
     pub(super) fn new(context: &Context, repository: &str) -> Option<Self> {
         let digest = Sha256::digest(repository.as_bytes());
         let digest = helmdeck_core::hex(&digest[..16]);
-        Some(Self { notes: context.memory()?, prefix: format!("swe.solve/{digest}/") })
+        Some(Self {
+            notes: context.memory()?,
+            prefix: format!("swe.solve/{digest}/"),
+        })
     }
 
     /// Returns the notes of earlier runs, newest first.
     ///
-    /// Equal successes are merged, and a failure is among the notes if there was any. Notes whose commit is no longer
-    /// part of the repository are marked.
+    /// Equal successes are merged, and a failure is among the notes if there was any. Notes whose
+    /// commit is no longer part of the repository are marked.
     pub(super) async fn earlier(&self, session: &dyn Session, checkout: &Checkout) -> Vec<String> {
         let merged = chosen(timeout(PATIENCE, self.read()).await.unwrap_or_default());
         let mut known: HashMap<String, bool> = HashMap::new();
@@ -159,8 +190,14 @@ impl Recall {
             let stale = match known.get(&lesson.base_commit) {
                 Some(stale) => *stale,
                 None => {
-                    let reachable = timeout(PATIENCE, is_reachable(session, checkout, &lesson.base_commit)).await;
-                    *known.entry(lesson.base_commit.clone()).or_insert(reachable == Ok(Some(false)))
+                    let reachable = timeout(
+                        PATIENCE,
+                        is_reachable(session, checkout, &lesson.base_commit),
+                    )
+                    .await;
+                    *known
+                        .entry(lesson.base_commit.clone())
+                        .or_insert(reachable == Ok(Some(false)))
                 }
             };
             let text = lesson.shown(same, stale);
@@ -183,7 +220,9 @@ impl Recall {
         };
         let mut lessons = Vec::new();
         for about in list.notes {
-            let Ok(Some(note)) = self.notes.recall(&about.key).await else { continue };
+            let Ok(Some(note)) = self.notes.recall(&about.key).await else {
+                continue;
+            };
             lessons.extend(serde_json::from_slice::<Lesson>(&note.value).ok());
         }
         lessons
@@ -198,8 +237,12 @@ impl Recall {
         }
         lesson.tests = lesson.tests.as_deref().map(flat);
         lesson.files.truncate(MAX_FILES);
-        let Ok(value) = serde_json::to_vec(&lesson) else { return };
-        let note = NewNote::new(format!("{}{name}", self.prefix), value).with_category(CATEGORY).with_ttl(TTL);
+        let Ok(value) = serde_json::to_vec(&lesson) else {
+            return;
+        };
+        let note = NewNote::new(format!("{}{name}", self.prefix), value)
+            .with_category(CATEGORY)
+            .with_ttl(TTL);
         match timeout(PATIENCE, self.notes.store(note)).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => tracing::warn!(%error, "the note of this run cannot be kept"),
@@ -241,24 +284,40 @@ mod tests {
                 "  tests: exit 1: AssertionError",
             ]
         );
-        let long = Lesson { summary: "ö".repeat(5000), ..lesson() };
+        let long = Lesson {
+            summary: "ö".repeat(5000),
+            ..lesson()
+        };
         assert!(long.shown(0, false).len() < 2 * MAX_TEXT_BYTES);
         let stale = lesson().shown(2, true);
-        assert!(stale.contains("STALE") && stale.contains("2 earlier runs"), "{stale}");
+        assert!(
+            stale.contains("STALE") && stale.contains("2 earlier runs"),
+            "{stale}"
+        );
     }
 
     #[test]
     fn equal_successes_do_not_crowd_out_a_failure() {
-        let success = |task: &str| Lesson { success: true, task: task.into(), ..lesson() };
+        let success = |task: &str| Lesson {
+            success: true,
+            task: task.into(),
+            ..lesson()
+        };
         let mut all = vec![success("fix  A"); 6];
         all.push(lesson());
         let shown = chosen(all);
-        let told: Vec<_> = shown.iter().map(|(lesson, same)| (lesson.success, *same)).collect();
+        let told: Vec<_> = shown
+            .iter()
+            .map(|(lesson, same)| (lesson.success, *same))
+            .collect();
         assert_eq!(told, [(true, 5), (false, 0)]);
         let mut all: Vec<_> = (0..9).map(|n| success(&format!("task {n}"))).collect();
         all.push(lesson());
         let shown = chosen(all);
-        assert_eq!((shown.len(), shown[MAX_NOTES - 1].0.success), (MAX_NOTES, false));
+        assert_eq!(
+            (shown.len(), shown[MAX_NOTES - 1].0.success),
+            (MAX_NOTES, false)
+        );
         assert_eq!(shown[0].0.task, "task 0");
     }
 }

@@ -76,7 +76,8 @@ pub(super) trait Repository: Send + Sync {
     /// `too_large`, and those of the session.
     async fn patch(&self, context: &Context, checkout: &Checkout) -> Result<Difference>;
 
-    /// Pushes a patch on the commit of the checkout as a new branch, in one step, and returns its commit.
+    /// Pushes a patch on the commit of the checkout as a new branch, in one step, and returns its
+    /// commit.
     ///
     /// # Errors
     /// `conflict` if the remote refuses it, `credential_invalid`, `forbidden`.
@@ -106,14 +107,24 @@ impl GitRepository {
 
 /// Returns a secret by its name; `None` if the credential does not exist.
 pub(super) fn credential(context: &Context, name: &str) -> Result<Option<Secret>> {
-    let Some(secrets) = &context.secrets else { return Ok(None) };
-    if secrets.grants().iter().any(|grant| grant.name == name) { secrets.get(name) } else { Ok(None) }
+    let Some(secrets) = &context.secrets else {
+        return Ok(None);
+    };
+    if secrets.grants().iter().any(|grant| grant.name == name) {
+        secrets.get(name)
+    } else {
+        Ok(None)
+    }
 }
 
 /// Returns whether any reference of the work tree's repository reaches a commit; `None` if unknown.
 ///
 /// Runs before any command of a model in that repository.
-pub(super) async fn is_reachable(session: &dyn Session, checkout: &Checkout, commit: &str) -> Option<bool> {
+pub(super) async fn is_reachable(
+    session: &dyn Session,
+    checkout: &Checkout,
+    commit: &str,
+) -> Option<bool> {
     if commit.is_empty() || !commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
@@ -123,26 +134,41 @@ pub(super) async fn is_reachable(session: &dyn Session, checkout: &Checkout, com
         session.exec(exec).await.ok()
     };
     // For the other two, a missing commit is an error.
-    if git(&["cat-file", "-e", &format!("{commit}^{{commit}}")]).await?.ended != Ended::Exited(0) {
+    if git(&["cat-file", "-e", &format!("{commit}^{{commit}}")])
+        .await?
+        .ended
+        != Ended::Exited(0)
+    {
         return Some(false);
     }
-    if git(&["merge-base", "--is-ancestor", commit, "HEAD"]).await?.ended == Ended::Exited(0) {
+    if git(&["merge-base", "--is-ancestor", commit, "HEAD"])
+        .await?
+        .ended
+        == Ended::Exited(0)
+    {
         return Some(true);
     }
     let references = git(&["for-each-ref", "--count=1", "--contains", commit]).await?;
-    (references.ended == Ended::Exited(0)).then(|| references.stdout.all().is_some_and(|text| !text.is_empty()))
+    (references.ended == Ended::Exited(0))
+        .then(|| references.stdout.all().is_some_and(|text| !text.is_empty()))
 }
 
 #[async_trait]
 impl Repository for GitRepository {
     fn address(&self, url: &str) -> Result<Address> {
         let url = RepoUrl::parse(url)?;
-        Ok(Address { key: url.key(), host: url.host().map(ToString::to_string) })
+        Ok(Address {
+            key: url.key(),
+            host: url.host().map(ToString::to_string),
+        })
     }
 
     async fn checkout(&self, context: &Context, wanted: RepositoryRef<'_>) -> Result<Checkout> {
         let remote = self.open(context, wanted).await?;
-        let wish = Wish { reference: wanted.reference.map(str::to_owned), depth: None };
+        let wish = Wish {
+            reference: wanted.reference.map(str::to_owned),
+            depth: None,
+        };
         let made = repo::check_out(&self.0, &remote, &**context.session()?, FOLDER, &wish).await?;
         Ok(Checkout {
             folder: made.path,
@@ -157,7 +183,10 @@ impl Repository for GitRepository {
         let made = repo::Checkout::of(session, &checkout.folder)?;
         let changes = repo::changes(session, &made, MAX_PATCH_BYTES).await?;
         let files = changes.files.into_iter().map(|file| file.path).collect();
-        Ok(Difference { patch: changes.patch.into(), files })
+        Ok(Difference {
+            patch: changes.patch.into(),
+            files,
+        })
     }
 
     async fn push(
@@ -172,6 +201,17 @@ impl Repository for GitRepository {
         let session = &**context.session()?;
         let made = repo::Checkout::of(session, &checkout.folder)?;
         let remote = self.open(context, wanted).await?;
-        repo::apply_and_push(&self.0, &remote, session, &made, Proposal { patch, branch, message }).await
+        repo::apply_and_push(
+            &self.0,
+            &remote,
+            session,
+            &made,
+            Proposal {
+                patch,
+                branch,
+                message,
+            },
+        )
+        .await
     }
 }

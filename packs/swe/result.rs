@@ -15,8 +15,8 @@ const MAX_TAIL_BYTES: usize = 4000;
 
 /// Maximum size of a patch in the answer if all of it is an artifact, in bytes.
 ///
-/// As JSON it is at most six times as long, so the answer always fits into the limit of a job's result
-/// (`jobs.max_result_bytes`, 4 MiB).
+/// As JSON it is at most six times as long, so the answer always fits into the limit of a job's
+/// result (`jobs.max_result_bytes`, 4 MiB).
 const MAX_PATCH_BYTES: usize = 512 << 10;
 
 /// The output.
@@ -79,7 +79,12 @@ impl Tests {
 
     /// Makes the result for tests that did not run: there was no time or no session for them.
     pub(super) fn not_run(command: &str) -> Self {
-        Self { command: command.to_owned(), ended: "not_run", exit: None, tail: String::new() }
+        Self {
+            command: command.to_owned(),
+            ended: "not_run",
+            exit: None,
+            tail: String::new(),
+        }
     }
 
     /// Returns whether they passed.
@@ -131,12 +136,18 @@ pub(super) fn succeeded(ending: &Ending, changed: bool, tests: Option<&Tests>) -
 /// Summarises a run, its tests and its change for a person.
 ///
 /// `changed` is an error if it is unknown whether there is a change.
-pub(super) fn summary(ending: &Ending, changed: Result<bool, &Error>, tests: Option<&Tests>) -> String {
+pub(super) fn summary(
+    ending: &Ending,
+    changed: Result<bool, &Error>,
+    tests: Option<&Tests>,
+) -> String {
     let mut text = ending.summary();
     match changed {
         Ok(true) => {}
         Ok(false) => text.push_str("\nNothing was changed."),
-        Err(error) => text.push_str(&format!("\nWhat was changed could not be taken as a patch: {error}.")),
+        Err(error) => text.push_str(&format!(
+            "\nWhat was changed could not be taken as a patch: {error}."
+        )),
     }
     if let Some(tests) = tests.filter(|tests| !tests.passed()) {
         text.push_str(&format!("\nThe tests did not pass: {}.", tests.shown()));
@@ -151,7 +162,10 @@ mod tests {
     #[test]
     fn success_needs_a_submission_a_change_and_tests_that_pass() {
         let done = Ending::Submitted("done".into());
-        let tests = |exit| Tests { exit, ..Tests::not_run("t") };
+        let tests = |exit| Tests {
+            exit,
+            ..Tests::not_run("t")
+        };
         assert!(succeeded(&done, true, None));
         assert!(succeeded(&done, true, Some(&tests(Some(0)))));
         assert!(!succeeded(&done, false, None));
@@ -159,6 +173,9 @@ mod tests {
         assert!(!succeeded(&done, true, Some(&tests(None))));
         assert!(!succeeded(&Ending::Steps(3), true, Some(&tests(Some(0)))));
         let said = summary(&done, Ok(false), Some(&tests(Some(1))));
-        assert!(said.contains("Nothing was changed") && said.contains("exited with 1"), "{said}");
+        assert!(
+            said.contains("Nothing was changed") && said.contains("exited with 1"),
+            "{said}"
+        );
     }
 }

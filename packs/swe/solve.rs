@@ -1,7 +1,7 @@
 //! `swe.solve`: reads notes, fetches the repository, lets a model work, and stores the results.
 //!
-//! However a run ends, its patch, trajectory and note are kept. It is an error only if no command ran or the push
-//! failed; the message then names the trajectory.
+//! However a run ends, its patch, trajectory and note are kept. It is an error only if no command
+//! ran or the push failed; the message then names the trajectory.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,7 +39,8 @@ const MAP_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The name of the note of a run in which no command ran.
 ///
-/// There is only one such note. Otherwise an endpoint that is down for a day would drive out what runs learned.
+/// There is only one such note. Otherwise an endpoint that is down for a day would drive out what
+/// runs learned.
 const IDLE_NOTE: &str = "idle";
 
 /// Default time limit of a run.
@@ -64,12 +65,22 @@ impl Handler for Solve {
         let address = self.repository.address(&input.repo_url)?;
         let github = publish::on_github(input.mode, &address, self.github_host.as_deref())?;
         let key = credential(&context, MODEL_CREDENTIAL)?;
-        let endpoint = self.client.endpoint(input.endpoint.as_deref(), input.model.as_deref(), key)?;
+        let endpoint =
+            self.client
+                .endpoint(input.endpoint.as_deref(), input.model.as_deref(), key)?;
 
         context.report(Some(2.0), &format!("fetching {}", address.key));
         let checkout = self.repository.checkout(&context, wanted(&input)).await?;
-        let run =
-            Run { solve: self, context: &context, session: &*session, input, address, endpoint, checkout, started };
+        let run = Run {
+            solve: self,
+            context: &context,
+            session: &*session,
+            input,
+            address,
+            endpoint,
+            checkout,
+            started,
+        };
         run.work(github.as_deref()).await
     }
 }
@@ -109,7 +120,9 @@ struct Patch {
 
 impl Patch {
     fn changed(&self) -> Result<bool, &Error> {
-        self.trouble.as_ref().map_or(Ok(!self.bytes.is_empty()), Err)
+        self.trouble
+            .as_ref()
+            .map_or(Ok(!self.bytes.is_empty()), Err)
     }
 
     /// Returns whether the text is all of it.
@@ -144,7 +157,8 @@ impl Run<'_> {
         let about = self.about(&limits);
 
         let mut trajectory = Trajectory::new(Arc::clone(&self.solve.clock));
-        self.context.report(Some(15.0), &format!("asking {}", self.endpoint.model()));
+        self.context
+            .report(Some(15.0), &format!("asking {}", self.endpoint.model()));
         let place = Workplace {
             context: self.context,
             session: self.session,
@@ -152,8 +166,12 @@ impl Run<'_> {
             endpoint: &self.endpoint,
             folder: &self.checkout.folder,
         };
-        let ending = Agent::new(&place, limits, map, task, &nonce, &mut trajectory).run().await;
-        if let (Ending::Model(error) | Ending::Session(error), false) = (&ending, trajectory.has_commands()) {
+        let ending = Agent::new(&place, limits, map, task, &nonce, &mut trajectory)
+            .run()
+            .await;
+        if let (Ending::Model(error) | Ending::Session(error), false) =
+            (&ending, trajectory.has_commands())
+        {
             let kept = self.keep(&trajectory, &about, &ending, "", None).await;
             if let Some(recall) = &recall {
                 recall.keep(IDLE_NOTE, self.idle_lesson(&ending)).await;
@@ -166,27 +184,38 @@ impl Run<'_> {
             let lesson = self.lesson(&done, published.as_ref());
             recall.keep(&self.context.run.to_string(), lesson).await;
         }
-        self.context.report(Some(100.0), if done.success { "done" } else { "done, without success" });
+        self.context.report(
+            Some(100.0),
+            if done.success {
+                "done"
+            } else {
+                "done, without success"
+            },
+        );
         self.reply(done, published?, &trajectory)
     }
 
     /// Returns the limits of the model's work.
     ///
-    /// They are the input's limits within the operator's, and the time that is left to the call and the session, less
-    /// what the steps after it need.
+    /// They are the input's limits within the operator's, and the time that is left to the call and
+    /// the session, less what the steps after it need.
     fn limits(&self) -> Limits {
         let (input, config) = (&self.input, &self.solve.config);
         let left = self.time_left();
         let reserve = RESERVE.min(left / RESERVE_PART);
         let work = left - reserve;
-        let work = input.max_seconds.map_or(work, |seconds| work.min(Duration::from_secs(seconds)));
+        let work = input
+            .max_seconds
+            .map_or(work, |seconds| work.min(Duration::from_secs(seconds)));
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         Limits {
             steps: input.max_steps.min(config.max_steps),
             until: Instant::now() + work,
             seconds: work.as_secs(),
             cost: config.cost(input.max_cost),
-            command: input.command_seconds.map_or(config.command_timeout, Duration::from_secs),
+            command: input
+                .command_seconds
+                .map_or(config.command_timeout, Duration::from_secs),
             observation_bytes: size(config.observation_bytes),
             context_bytes: size(config.context_bytes),
         }
@@ -194,7 +223,11 @@ impl Run<'_> {
 
     fn time_left(&self) -> Duration {
         let of_session = self.session.expires_at().since(self.solve.clock.now());
-        self.context.time_left().unwrap_or(LONGEST).min(of_session).min(LONGEST)
+        self.context
+            .time_left()
+            .unwrap_or(LONGEST)
+            .min(of_session)
+            .min(LONGEST)
     }
 
     fn about(&self, limits: &Limits) -> RunHeader {
@@ -227,7 +260,12 @@ impl Run<'_> {
     /// Takes the patch, runs the tests, and keeps the trajectory.
     ///
     /// A patch that cannot be taken makes the run unsuccessful, and has no other effect.
-    async fn conclude(&self, ending: Ending, trajectory: &mut Trajectory, about: &RunHeader) -> Done {
+    async fn conclude(
+        &self,
+        ending: Ending,
+        trajectory: &mut Trajectory,
+        about: &RunHeader,
+    ) -> Done {
         self.context.report(Some(78.0), "taking the patch");
         let patch = self.patch().await;
         if let Some(error) = &patch.trouble {
@@ -236,8 +274,17 @@ impl Run<'_> {
         let tests = self.tests().await;
         let success = result::succeeded(&ending, patch.changed().unwrap_or(false), tests.as_ref());
         let summary = result::summary(&ending, patch.changed(), tests.as_ref());
-        let kept = self.keep(trajectory, about, &ending, &patch.text, tests.as_ref()).await;
-        Done { ending, patch, tests, success, summary, trajectory: kept }
+        let kept = self
+            .keep(trajectory, about, &ending, &patch.text, tests.as_ref())
+            .await;
+        Done {
+            ending,
+            patch,
+            tests,
+            success,
+            summary,
+            trajectory: kept,
+        }
     }
 
     /// Takes the patch, within the time that is left.
@@ -246,8 +293,16 @@ impl Run<'_> {
     async fn patch(&self) -> Patch {
         let taking = self.solve.repository.patch(self.context, &self.checkout);
         let late = || Error::new(Code::Timeout, "the patch could not be taken in time");
-        let taken = tokio::time::timeout(self.time_left() / 2, taking).await.unwrap_or_else(|_| Err(late()));
-        let (Difference { patch: bytes, files }, trouble) = match taken {
+        let taken = tokio::time::timeout(self.time_left() / 2, taking)
+            .await
+            .unwrap_or_else(|_| Err(late()));
+        let (
+            Difference {
+                patch: bytes,
+                files,
+            },
+            trouble,
+        ) = match taken {
             Ok(taken) => (taken, None),
             Err(error) => (Difference::default(), Some(error)),
         };
@@ -255,10 +310,19 @@ impl Run<'_> {
         let kept = if bytes.is_empty() {
             None
         } else {
-            let stored = self.context.put_artifact("patch.diff", "text/x-diff", bytes.clone()).await;
+            let stored = self
+                .context
+                .put_artifact("patch.diff", "text/x-diff", bytes.clone())
+                .await;
             Some(stored.map(|artifact| artifact.key))
         };
-        Patch { bytes, text, files, kept, trouble }
+        Patch {
+            bytes,
+            text,
+            files,
+            kept,
+            trouble,
+        }
     }
 
     /// Runs the tests after the patch was taken, so that what they write is no part of it.
@@ -268,7 +332,13 @@ impl Run<'_> {
         if left < LEAST_FOR_TESTS {
             return Some(Tests::not_run(command));
         }
-        self.context.report(Some(80.0), &format!("running the tests: {}", command.lines().next().unwrap_or_default()));
+        self.context.report(
+            Some(80.0),
+            &format!(
+                "running the tests: {}",
+                command.lines().next().unwrap_or_default()
+            ),
+        );
         let mut exec = Exec::new(["bash", "-c", command]);
         exec.cwd.clone_from(&self.checkout.folder);
         exec.timeout = self.solve.config.test_timeout.min(left);
@@ -296,11 +366,20 @@ impl Run<'_> {
         let (name, value) = match self.input.trajectory_format {
             Format::Helmdeck => {
                 let tests: Option<Value> = tests.and_then(|tests| serde_json::to_value(tests).ok());
-                ("trajectory.json", trajectory.to_json(about, ending, patch, tests.as_ref()))
+                (
+                    "trajectory.json",
+                    trajectory.to_json(about, ending, patch, tests.as_ref()),
+                )
             }
-            Format::Mini => ("trajectory.traj.json", mini::to_json(trajectory, about, ending, patch)),
+            Format::Mini => (
+                "trajectory.traj.json",
+                mini::to_json(trajectory, about, ending, patch),
+            ),
         };
-        let stored = self.context.put_artifact(name, "application/json", value.to_string().into_bytes()).await;
+        let stored = self
+            .context
+            .put_artifact(name, "application/json", value.to_string().into_bytes())
+            .await;
         if let Err(error) = &stored {
             tracing::warn!(%error, "the trajectory cannot be kept");
         }
@@ -321,7 +400,8 @@ impl Run<'_> {
             trajectory: done.trajectory.as_deref().ok(),
             model: self.endpoint.model(),
         };
-        let published = publish::publish(self.context, &*self.solve.repository, &change, github).await;
+        let published =
+            publish::publish(self.context, &*self.solve.repository, &change, github).await;
         published.map_err(|error| with_trajectory(&error, &done.trajectory))
     }
 
@@ -363,13 +443,22 @@ impl Run<'_> {
     }
 
     fn reply(&self, done: Done, published: Published, trajectory: &Trajectory) -> Result<Reply> {
-        let Done { ending, patch, tests, mut success, mut summary, trajectory: kept } = done;
+        let Done {
+            ending,
+            patch,
+            tests,
+            mut success,
+            mut summary,
+            trajectory: kept,
+        } = done;
         if self.input.mode != Mode::Patch && !success {
             summary.push_str("\nNothing was pushed.");
         }
         if let Some(error) = &published.trouble {
             success = false;
-            summary.push_str(&format!("\nThe branch was pushed, but the pull request could not be opened: {error}."));
+            summary.push_str(&format!(
+                "\nThe branch was pushed, but the pull request could not be opened: {error}."
+            ));
         }
         let is_text = patch.is_text();
         let (text, cut) = match &patch.kept {
@@ -379,8 +468,9 @@ impl Run<'_> {
         };
         match &patch.kept {
             Some(Ok(key)) if cut => {
-                summary
-                    .push_str(&format!("\nThe patch is long: the answer has its start, the artifact {key} all of it."));
+                summary.push_str(&format!(
+                    "\nThe patch is long: the answer has its start, the artifact {key} all of it."
+                ));
             }
             Some(Ok(key)) if !is_text => {
                 summary.push_str(&format!(
@@ -426,7 +516,10 @@ fn end(text: &str, bytes: usize) -> &str {
 fn with_trajectory(error: &Error, kept: &Result<String>) -> Error {
     match kept {
         Ok(key) => {
-            let message = format!("{}; what happened is in the artifact {key}", error.message());
+            let message = format!(
+                "{}; what happened is in the artifact {key}",
+                error.message()
+            );
             error.clone().with_message(message)
         }
         Err(_) => error.clone(),

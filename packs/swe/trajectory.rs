@@ -33,7 +33,13 @@ pub(super) enum What {
     /// The model answered.
     Answered { answer: Answer, took: Duration },
     /// A command ended and was shown to the model.
-    Observed { id: Option<String>, command: String, shown: String, left_out: u64, executed: Box<Executed> },
+    Observed {
+        id: Option<String>,
+        command: String,
+        shown: String,
+        left_out: u64,
+        executed: Box<Executed>,
+    },
     /// A reminder to the model that something is wrong with its answer.
     Reminded { id: Option<String>, text: String },
     /// Old outputs were left out of the conversation, or shortened in it.
@@ -55,7 +61,11 @@ pub(super) struct Spent {
 
 impl Default for Spent {
     fn default() -> Self {
-        Self { steps: 0, usage: Usage::default(), cost: Some(0.0) }
+        Self {
+            steps: 0,
+            usage: Usage::default(),
+            cost: Some(0.0),
+        }
     }
 }
 
@@ -100,14 +110,21 @@ pub(super) struct Trajectory {
 
 impl Trajectory {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, events: Vec::new(), spent: Spent::default() }
+        Self {
+            clock,
+            events: Vec::new(),
+            spent: Spent::default(),
+        }
     }
 
     pub(super) fn add(&mut self, what: What) {
         if let What::Answered { answer, .. } = &what {
             self.spent.add(answer);
         }
-        self.events.push(Event { at: self.clock.now(), what });
+        self.events.push(Event {
+            at: self.clock.now(),
+            what,
+        });
     }
 
     pub(super) fn events(&self) -> &[Event] {
@@ -116,11 +133,19 @@ impl Trajectory {
 
     /// Returns whether a command was run.
     pub(super) fn has_commands(&self) -> bool {
-        self.events.iter().any(|event| matches!(event.what, What::Observed { .. }))
+        self.events
+            .iter()
+            .any(|event| matches!(event.what, What::Observed { .. }))
     }
 
     /// Returns it in our own format.
-    pub(super) fn to_json(&self, about: &RunHeader, ending: &Ending, patch: &str, tests: Option<&Value>) -> Value {
+    pub(super) fn to_json(
+        &self,
+        about: &RunHeader,
+        ending: &Ending,
+        patch: &str,
+        tests: Option<&Value>,
+    ) -> Value {
         json!({
             "trajectory_format": FORMAT,
             "about": about,
@@ -155,7 +180,13 @@ impl Event {
                 "attempts": answer.attempts,
                 "seconds": seconds(*took),
             }),
-            What::Observed { id, command, shown, left_out, executed } => json!({
+            What::Observed {
+                id,
+                command,
+                shown,
+                left_out,
+                executed,
+            } => json!({
                 "role": role(id.as_ref()),
                 "tool_call_id": id,
                 "content": shown,
@@ -165,11 +196,15 @@ impl Event {
                 "left_out_bytes": left_out,
                 "seconds": seconds(executed.duration),
             }),
-            What::Reminded { id, text } => json!({"role": role(id.as_ref()), "tool_call_id": id, "content": text}),
+            What::Reminded { id, text } => {
+                json!({"role": role(id.as_ref()), "tool_call_id": id, "content": text})
+            }
             What::LeftOut(count) => {
                 json!({"role": "engine", "content": format!("{count} old outputs left out or shortened")})
             }
-            What::Failed(error) => json!({"role": "engine", "content": error.to_string(), "code": error.code()}),
+            What::Failed(error) => {
+                json!({"role": "engine", "content": error.to_string(), "code": error.code()})
+            }
         };
         value["at"] = self.at.to_rfc3339().into();
         value

@@ -39,7 +39,11 @@ impl Handler for CountTokens {
         let counter = Counter::new(encoding).map_err(|error| Error::new(Code::Internal, error))?;
         // The first call builds the tokenizer's table.
         blocking(move || {
-            Ok(Output { tokens: counter.count(&text), characters: text.chars().count(), bytes: text.len() })
+            Ok(Output {
+                tokens: counter.count(&text),
+                characters: text.chars().count(),
+                bytes: text.len(),
+            })
         })
         .await
     }

@@ -7,11 +7,25 @@ use serde_json::{Value, json};
 /// Runs `text.count_tokens` with a complete input.
 async fn count(text: &str, encoding: &str) -> Value {
     let builtin = super::packs().remove(0);
-    let manifest = Manifest::parse(builtin.file, builtin.manifest, &|_| Err("none".into())).unwrap();
+    let manifest =
+        Manifest::parse(builtin.file, builtin.manifest, &|_| Err("none".into())).unwrap();
     let run = RunId::next(SystemClock::default().now());
-    let context = Context::new(manifest.name, manifest.version, Arc::new(Identity::local()), run);
+    let context = Context::new(
+        manifest.name,
+        manifest.version,
+        Arc::new(Identity::local()),
+        run,
+    );
     let input = Json::from(json!({"text": text, "encoding": encoding}));
-    builtin.handler.run(context, input).await.unwrap().output.unwrap().read().unwrap()
+    builtin
+        .handler
+        .run(context, input)
+        .await
+        .unwrap()
+        .output
+        .unwrap()
+        .read()
+        .unwrap()
 }
 
 #[tokio::test]
@@ -24,7 +38,11 @@ async fn known_texts_have_their_known_tokens() {
         ("<|endoftext|>", "cl100k_base", 7, 13, 13),
     ] {
         let expected = json!({"tokens": tokens, "characters": characters, "bytes": bytes});
-        assert_eq!(count(text, encoding).await, expected, "{text:?} in {encoding}");
+        assert_eq!(
+            count(text, encoding).await,
+            expected,
+            "{text:?} in {encoding}"
+        );
     }
 }
 

@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream;
 use helmdeck_core::context::{Artifacts, ByteStream, CallSecrets};
-use helmdeck_core::{ArtifactRef, Code, Error, Identity, Manifest, Result, RunId, Secret, Timestamp};
+use helmdeck_core::{
+    ArtifactRef, Code, Error, Identity, Manifest, Result, RunId, Secret, Timestamp,
+};
 
 use crate::names;
 use crate::store::ArtifactStore;
@@ -44,7 +46,9 @@ impl Collector {
         owner: &Identity,
         secrets: Option<Arc<dyn CallSecrets>>,
     ) -> Self {
-        let retention = manifest.artifact_retention.unwrap_or(store.config.retention);
+        let retention = manifest
+            .artifact_retention
+            .unwrap_or(store.config.retention);
         Self {
             store,
             prefix: format!("{}/{run}", manifest.name),
@@ -58,11 +62,17 @@ impl Collector {
     /// Returns the artifacts written so far, and clears the collector.
     pub fn take(&self) -> Vec<ArtifactRef> {
         let written = std::mem::take(&mut self.files.lock().written);
-        written.into_iter().map(|written| written.artifact).collect()
+        written
+            .into_iter()
+            .map(|written| written.artifact)
+            .collect()
     }
 
     fn revealed(&self) -> Vec<Secret> {
-        self.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default()
+        self.secrets
+            .as_ref()
+            .map(|secrets| secrets.revealed())
+            .unwrap_or_default()
     }
 
     async fn store(&self, name: &str, media_type: &str, source: ByteStream) -> Result<ArtifactRef> {
@@ -70,7 +80,10 @@ impl Collector {
         let revealed = self.revealed();
         // Redaction could give two artifacts the same name, so a name with a secret is refused.
         if matches!(helmdeck_redact::text(name, &revealed), Cow::Owned(_)) {
-            return Err(Error::new(Code::InvalidInput, "an artifact's name holds a secret"));
+            return Err(Error::new(
+                Code::InvalidInput,
+                "an artifact's name holds a secret",
+            ));
         }
         let (earlier, started) = self.begin(name);
         let wanted = NewArtifact {
@@ -85,19 +98,32 @@ impl Collector {
         let artifact = self.store.put(&wanted, source).await?;
         let written = &mut self.files.lock().written;
         written.retain(|earlier| earlier.artifact.name != artifact.name);
-        written.push(WrittenFile { artifact: artifact.clone(), started });
+        written.push(WrittenFile {
+            artifact: artifact.clone(),
+            started,
+        });
         Ok(artifact)
     }
 
     /// Returns the earlier file of this name, and the start time of the next file.
     ///
-    /// The start time is later than those of all other files of the run, since the object's name is derived from it.
+    /// The start time is later than those of all other files of the run, since the object's name is
+    /// derived from it.
     fn begin(&self, name: &str) -> (Option<WrittenFile>, Timestamp) {
         let now = self.store.clock.now();
         let mut files = self.files.lock();
-        let started = files.last.map_or(now, |last| now.max(last.saturating_add(Duration::from_micros(1))));
+        let started = files.last.map_or(now, |last| {
+            now.max(last.saturating_add(Duration::from_micros(1)))
+        });
         files.last = Some(started);
-        (files.written.iter().find(|earlier| earlier.artifact.name == name).cloned(), started)
+        (
+            files
+                .written
+                .iter()
+                .find(|earlier| earlier.artifact.name == name)
+                .cloned(),
+            started,
+        )
     }
 }
 
@@ -113,10 +139,16 @@ impl Artifacts for Collector {
             Cow::Borrowed(_) => bytes,
             Cow::Owned(clean) => clean.into(),
         };
-        self.store(name, media_type, Box::pin(stream::iter([Ok(bytes)]))).await
+        self.store(name, media_type, Box::pin(stream::iter([Ok(bytes)])))
+            .await
     }
 
-    async fn put_stream(&self, name: &str, media_type: &str, source: ByteStream) -> Result<ArtifactRef> {
+    async fn put_stream(
+        &self,
+        name: &str,
+        media_type: &str,
+        source: ByteStream,
+    ) -> Result<ArtifactRef> {
         let source = match &self.secrets {
             Some(secrets) => helmdeck_redact::stream(source, Arc::clone(secrets)),
             None => source,

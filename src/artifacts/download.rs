@@ -23,9 +23,13 @@ impl ArtifactStore {
     /// A stream whose digest turns out wrong ends with an error instead of its last piece.
     ///
     /// # Errors
-    /// `not_found` if it does not exist, has expired, or belongs to another caller; `artifact_failed` if it is damaged
-    /// or cannot be read.
-    pub async fn open(self: &Arc<Self>, owner: Option<&Identity>, key: &str) -> Result<(ArtifactRef, ByteStream)> {
+    /// `not_found` if it does not exist, has expired, or belongs to another caller;
+    /// `artifact_failed` if it is damaged or cannot be read.
+    pub async fn open(
+        self: &Arc<Self>,
+        owner: Option<&Identity>,
+        key: &str,
+    ) -> Result<(ArtifactRef, ByteStream)> {
         let mut about = self.live(owner, key).await?;
         let found = loop {
             if let Some(found) = self.bytes(&about).await? {
@@ -47,17 +51,28 @@ impl ArtifactStore {
         }
         let pieces: Vec<Result<Bytes>> = stream.collect().await;
         let pieces = pieces.into_iter().collect::<Result<Vec<Bytes>>>()?;
-        Ok((about.artifact, Box::pin(stream::iter(pieces.into_iter().map(Ok)))))
+        Ok((
+            about.artifact,
+            Box::pin(stream::iter(pieces.into_iter().map(Ok))),
+        ))
     }
 
     /// Reads an artifact of this owner of at most `max_bytes` into memory.
     ///
     /// # Errors
     /// As [`ArtifactStore::open`]; `too_large` if it is longer.
-    pub async fn whole(self: &Arc<Self>, owner: &Identity, key: &str, max_bytes: u64) -> Result<(ArtifactRef, Bytes)> {
+    pub async fn whole(
+        self: &Arc<Self>,
+        owner: &Identity,
+        key: &str,
+        max_bytes: u64,
+    ) -> Result<(ArtifactRef, Bytes)> {
         let (about, pieces) = self.open(Some(owner), key).await?;
         if about.size > max_bytes {
-            let message = format!("the file has {} bytes, and only {max_bytes} fit", about.size);
+            let message = format!(
+                "the file has {} bytes, and only {max_bytes} fit",
+                about.size
+            );
             return Err(Error::new(Code::TooLarge, message));
         }
         let bytes = pieces.try_fold(BytesMut::new(), async |mut whole, piece| {
@@ -69,8 +84,12 @@ impl ArtifactStore {
 
     /// Opens the bytes of an artifact; `None` if they are missing.
     async fn bytes(&self, about: &About) -> Result<Option<GetResult>> {
-        let Some(file) = names::file(&about.artifact.key, about.created_at) else { return Ok(None) };
-        let Some(store) = self.existing().await? else { return Ok(None) };
+        let Some(file) = names::file(&about.artifact.key, about.created_at) else {
+            return Ok(None);
+        };
+        let Some(store) = self.existing().await? else {
+            return Ok(None);
+        };
         match store.get(&file).await {
             Ok(found) => Ok(Some(found)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
@@ -78,7 +97,8 @@ impl ArtifactStore {
         }
     }
 
-    /// Passes a stream on, one piece late, so that the last piece is sent only if the digest matches.
+    /// Passes a stream on, one piece late, so that the last piece is sent only if the digest
+    /// matches.
     fn checked(self: &Arc<Self>, artifact: &ArtifactRef, found: GetResult) -> ByteStream {
         let reading = Reading {
             files: Arc::clone(self),
@@ -87,10 +107,13 @@ impl ArtifactStore {
             digest: Sha256::new(),
             sha256: artifact.sha256.clone(),
         };
-        Box::pin(stream::try_unfold(Some(reading), async |reading| match reading {
-            Some(reading) => reading.next().await,
-            None => Ok(None),
-        }))
+        Box::pin(stream::try_unfold(
+            Some(reading),
+            async |reading| match reading {
+                Some(reading) => reading.next().await,
+                None => Ok(None),
+            },
+        ))
     }
 }
 

@@ -69,7 +69,9 @@ impl ArtifactStore {
                 Err(object_store::Error::NotFound { .. }) if !self.place.is_bucket() => continue,
                 Err(error) => return Err(self.failed("list", error)),
             };
-            let Some(entry) = NameEntry::read(&object.location).filter(|entry| keep(entry)) else { continue };
+            let Some(entry) = NameEntry::read(&object.location).filter(|entry| keep(entry)) else {
+                continue;
+            };
             found.insert(object.location, entry);
             if found.len() > limit {
                 // A local folder is walked in no order: keep the first names and drop the last.
@@ -86,11 +88,12 @@ impl ArtifactStore {
 
     /// Returns the artifacts of an owner that have not expired; without an owner, those of all.
     ///
-    /// It reads all names of the owner in a local folder, only those of the page in a bucket, and the descriptions of
-    /// the page.
+    /// It reads all names of the owner in a local folder, only those of the page in a bucket, and
+    /// the descriptions of the page.
     ///
     /// # Errors
-    /// `invalid_input` if `after` comes from no page, `artifact_failed` if the backend does not answer.
+    /// `invalid_input` if `after` comes from no page, `artifact_failed` if the backend does not
+    /// answer.
     pub async fn list(
         &self,
         owner: Option<&Identity>,
@@ -103,22 +106,47 @@ impl ArtifactStore {
             None => OWNERS.to_owned(),
         };
         let after = after.map(|after| cursor(&folder, after)).transpose()?;
-        let Some(store) = self.existing().await? else { return Ok(ArtifactPage { artifacts: Vec::new(), next: None }) };
+        let Some(store) = self.existing().await? else {
+            return Ok(ArtifactPage {
+                artifacts: Vec::new(),
+                next: None,
+            });
+        };
         let now = self.clock.now();
-        let keep = |entry: &NameEntry| now < entry.ends && pack.is_none_or(|pack| pack.as_str() == entry.pack());
-        let (found, more) = self.entries(store, &Key::from(folder.as_str()), after.as_ref(), limit, keep).await?;
+        let keep = |entry: &NameEntry| {
+            now < entry.ends && pack.is_none_or(|pack| pack.as_str() == entry.pack())
+        };
+        let (found, more) = self
+            .entries(
+                store,
+                &Key::from(folder.as_str()),
+                after.as_ref(),
+                limit,
+                keep,
+            )
+            .await?;
         let last = found.keys().next_back().filter(|_| more);
-        let next = last.and_then(|last| last.as_ref().strip_prefix(&folder)).map(|rest| rest[1..].to_owned());
-        let read = stream::iter(found.into_values()).map(async |entry| (self.about(store, &entry.key).await, entry));
+        let next = last
+            .and_then(|last| last.as_ref().strip_prefix(&folder))
+            .map(|rest| rest[1..].to_owned());
+        let read = stream::iter(found.into_values())
+            .map(async |entry| (self.about(store, &entry.key).await, entry));
         let read: Vec<_> = read.buffered(AT_ONCE).collect().await;
         let mut artifacts = Vec::with_capacity(read.len());
         for (about, entry) in read {
             // Incomplete, deleted or damaged: skip it and show the others.
-            let Description::About(about) = about? else { continue };
+            let Description::About(about) = about? else {
+                continue;
+            };
             // The entry of a replaced artifact has another start time.
             if about.is_of(&entry) && names::owner(&about.tenant, &about.user) == entry.owner {
                 let (created_at, artifact) = (about.created_at, about.artifact);
-                artifacts.push(ListedArtifact { artifact, created_at, tenant: about.tenant, user: about.user });
+                artifacts.push(ListedArtifact {
+                    artifact,
+                    created_at,
+                    tenant: about.tenant,
+                    user: about.user,
+                });
             }
         }
         Ok(ArtifactPage { artifacts, next })
@@ -127,7 +155,8 @@ impl ArtifactStore {
     /// Deletes an artifact of this owner; without an owner, of any caller.
     ///
     /// # Errors
-    /// `not_found` if it does not exist, or belongs to another caller; `artifact_failed` if it cannot be deleted.
+    /// `not_found` if it does not exist, or belongs to another caller; `artifact_failed` if it
+    /// cannot be deleted.
     pub async fn delete(&self, owner: Option<&Identity>, key: &str) -> Result<()> {
         let about = self.live(owner, key).await?;
         let store = self.existing().await?.ok_or_else(no_artifact)?;
@@ -146,8 +175,16 @@ impl ArtifactStore {
     /// Deletes an artifact by its entry: its description first, the entry last.
     ///
     /// After a crash in between, the next sweep finds the rest.
-    pub(super) async fn remove(&self, store: &Arc<dyn ObjectStore>, entry: &NameEntry) -> Result<()> {
-        self.delete_all(store, [names::about(&entry.key), entry.file(), entry.path()]).await
+    pub(super) async fn remove(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        entry: &NameEntry,
+    ) -> Result<()> {
+        self.delete_all(
+            store,
+            [names::about(&entry.key), entry.file(), entry.path()],
+        )
+        .await
     }
 
     /// Deletes objects one after the other. A missing object is no error.
@@ -172,7 +209,9 @@ impl ArtifactStore {
     /// # Errors
     /// `artifact_failed` if the backend does not answer. Deleted artifacts stay deleted.
     pub async fn forget(&self, tenant: &str, user: &str) -> Result<u64> {
-        let Some(store) = self.existing().await? else { return Ok(0) };
+        let Some(store) = self.existing().await? else {
+            return Ok(0);
+        };
         let folder = Key::from(format!("{OWNERS}/{}", names::owner(tenant, user)));
         let mut forgotten = 0;
         for _ in 0..LOOKS {
@@ -182,19 +221,32 @@ impl ArtifactStore {
             }
             for entry in found.values() {
                 self.remove(store, entry).await?;
-                // A writer that finished in the meantime has seen its entry, if its last write came before the delete
-                // of the entry.
-                self.delete_all(store, [names::about(&entry.key), entry.file()]).await?;
+                // A writer that finished in the meantime has seen its entry, if its last write came
+                // before the delete of the entry.
+                self.delete_all(store, [names::about(&entry.key), entry.file()])
+                    .await?;
                 forgotten += 1;
                 self.metrics.deleted.inc();
             }
         }
-        Err(Error::new(Code::ArtifactFailed, "files kept being written while they were deleted; try again"))
+        Err(Error::new(
+            Code::ArtifactFailed,
+            "files kept being written while they were deleted; try again",
+        ))
     }
 }
 
 fn cursor(folder: &str, after: &str) -> Result<Key> {
-    let wrong = || Error::new(Code::InvalidInput, "\"after\" is not the \"next\" of an earlier page");
+    let wrong = || {
+        Error::new(
+            Code::InvalidInput,
+            "\"after\" is not the \"next\" of an earlier page",
+        )
+    };
     let key = Key::parse(format!("{folder}/{after}")).map_err(|_| wrong())?;
-    if NameEntry::read(&key).is_some() { Ok(key) } else { Err(wrong()) }
+    if NameEntry::read(&key).is_some() {
+        Ok(key)
+    } else {
+        Err(wrong())
+    }
 }

@@ -8,8 +8,8 @@ const REGION: &str = "us-east-1";
 
 /// Location of a bucket: `s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=us-east-1`.
 ///
-/// Without `endpoint` it is Amazon's in the region; without `region` that is `us-east-1`. The bucket is part of the
-/// path of each request, never of the host.
+/// Without `endpoint` it is Amazon's in the region; without `region` that is `us-east-1`. The
+/// bucket is part of the path of each request, never of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct S3Location {
     /// The bucket, which must exist.
@@ -26,11 +26,14 @@ impl S3Location {
     /// Parses the address of a bucket.
     ///
     /// # Errors
-    /// Why it is invalid. The address is not repeated, because it may contain a secret. Without the feature `s3`, that
-    /// this build does not support S3.
+    /// Why it is invalid. The address is not repeated, because it may contain a secret. Without the
+    /// feature `s3`, that this build does not support S3.
     pub fn parse(text: &str) -> Result<Self, String> {
         if !cfg!(feature = "s3") {
-            return Err("this build has no S3; leave the setting empty, or build with the feature \"s3\"".to_owned());
+            return Err(
+                "this build has no S3; leave the setting empty, or build with the feature \"s3\""
+                    .to_owned(),
+            );
         }
         let form = "write s3://bucket/prefix?endpoint=https://host:port&region=name, or nothing for a local folder";
         let url = Url::parse(text).map_err(|_| form.to_owned())?;
@@ -38,35 +41,57 @@ impl S3Location {
             return Err(form.to_owned());
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("credentials do not belong into the address; set HELMDECK_S3_ACCESS_KEY_ID".to_owned());
+            return Err(
+                "credentials do not belong into the address; set HELMDECK_S3_ACCESS_KEY_ID"
+                    .to_owned(),
+            );
         }
         let bucket = url.host_str().unwrap_or_default().to_owned();
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-');
+        let plain =
+            |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-');
         if !(3..=63).contains(&bucket.len()) || !bucket.chars().all(plain) {
             return Err("the name of a bucket is 3 to 63 of a-z 0-9 . -".to_owned());
         }
         let prefix = url.path().trim_matches('/').to_owned();
-        let fits =
-            |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.=".contains(c));
-        if !prefix.is_empty() && !prefix.split('/').all(|part| fits(part) && part != "." && part != "..") {
+        let fits = |part: &str| {
+            !part.is_empty()
+                && part
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "-_.=".contains(c))
+        };
+        if !prefix.is_empty()
+            && !prefix
+                .split('/')
+                .all(|part| fits(part) && part != "." && part != "..")
+        {
             return Err("a prefix is words of A-Z a-z 0-9 . _ = - with / between them".to_owned());
         }
         let (mut endpoint, mut region) = (None, REGION.to_owned());
         for (name, value) in url.query_pairs() {
             match &*name {
                 "endpoint" => endpoint = Some(server(&value)?),
-                "region" if !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') => {
+                "region"
+                    if !value.is_empty()
+                        && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') =>
+                {
                     region = value.into_owned();
                 }
                 "region" => return Err("a region is letters, digits and -".to_owned()),
-                _ => return Err("an address takes endpoint and region, and nothing else".to_owned()),
+                _ => {
+                    return Err("an address takes endpoint and region, and nothing else".to_owned());
+                }
             }
         }
         let endpoint = match endpoint {
             Some(endpoint) => endpoint,
             None => server(&format!("https://s3.{region}.amazonaws.com"))?,
         };
-        Ok(Self { bucket, prefix, endpoint, region })
+        Ok(Self {
+            bucket,
+            prefix,
+            endpoint,
+            region,
+        })
     }
 
     /// Returns the location without secrets, for people.
@@ -81,9 +106,16 @@ impl S3Location {
 fn server(text: &str) -> Result<Url, String> {
     let wrong = || "endpoint is the address of a server, like https://host:port".to_owned();
     let url = Url::parse(text).map_err(|_| wrong())?;
-    let bare = url.username().is_empty() && url.password().is_none() && url.query().is_none() && url.path() == "/";
+    let bare = url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.path() == "/";
     let http = matches!(url.scheme(), "http" | "https") && url.fragment().is_none();
-    if bare && http && url.host().is_some() { Ok(url) } else { Err(wrong()) }
+    if bare && http && url.host().is_some() {
+        Ok(url)
+    } else {
+        Err(wrong())
+    }
 }
 
 /// Credentials of an S3-compatible store. `Debug` hides them.
@@ -106,17 +138,33 @@ mod tests {
     #[test]
     fn debug_output_shows_no_credential() {
         let secret = || Secret::new("canary".into());
-        let credentials = S3Credentials { key_id: "canary".to_owned(), secret: secret(), token: Some(secret()) };
+        let credentials = S3Credentials {
+            key_id: "canary".to_owned(),
+            secret: secret(),
+            token: Some(secret()),
+        };
         assert!(!format!("{credentials:?}").contains("canary"));
     }
 
     #[test]
     fn address_has_bucket_prefix_server_and_region() {
-        let all = S3Location::parse("s3://files/team/a?endpoint=http://127.0.0.1:9000&region=eu-west-1").unwrap();
-        assert_eq!((all.bucket.as_str(), all.prefix.as_str(), all.region.as_str()), ("files", "team/a", "eu-west-1"));
+        let all =
+            S3Location::parse("s3://files/team/a?endpoint=http://127.0.0.1:9000&region=eu-west-1")
+                .unwrap();
+        assert_eq!(
+            (
+                all.bucket.as_str(),
+                all.prefix.as_str(),
+                all.region.as_str()
+            ),
+            ("files", "team/a", "eu-west-1")
+        );
         assert_eq!(all.shown(), "s3://files/team/a at http://127.0.0.1:9000");
         let amazon = S3Location::parse("s3://files").unwrap();
-        assert_eq!(amazon.shown(), "s3://files at https://s3.us-east-1.amazonaws.com");
+        assert_eq!(
+            amazon.shown(),
+            "s3://files at https://s3.us-east-1.amazonaws.com"
+        );
         assert_eq!(amazon.prefix, "");
     }
 

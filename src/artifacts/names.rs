@@ -1,13 +1,14 @@
 //! Names of the objects in the store. Pure functions.
 //!
 //! An artifact `<pack>/<run id>/<name>` is three objects:
-//! - `owners/<owner>/<run id, inverted>/<pack>/<end>-<start>-<name>`, empty: the entry. It is written first and deleted
-//!   last, so that it leads to everything that a crash leaves. Its name holds owner and expiry, so that lists and
-//!   sweeps read names only. The run id is inverted so that the newest comes first in a store that lists names in
-//!   order.
-//! - `files/<pack>/<run id>/<start>-<name>`: the bytes. A replacement has another start time, so it never touches the
-//!   bytes that are visible until it is complete.
-//! - `about/<pack>/<run id>/<name>`: the description, as JSON. It is written last and makes the artifact visible.
+//! - `owners/<owner>/<run id, inverted>/<pack>/<end>-<start>-<name>`, empty: the entry. It is
+//!   written first and deleted last, so that it leads to everything that a crash leaves. Its name
+//!   holds owner and expiry, so that lists and sweeps read names only. The run id is inverted so
+//!   that the newest comes first in a store that lists names in order.
+//! - `files/<pack>/<run id>/<start>-<name>`: the bytes. A replacement has another start time, so it
+//!   never touches the bytes that are visible until it is complete.
+//! - `about/<pack>/<run id>/<name>`: the description, as JSON. It is written last and makes the
+//!   artifact visible.
 
 pub(super) use helmdeck_core::hex;
 use helmdeck_core::{Code, Error, PackName, Result, Timestamp};
@@ -26,7 +27,11 @@ const MAX_NAME_BYTES: usize = 128;
 pub(super) fn file(key: &str, started: Timestamp) -> Option<Key> {
     split(key)?;
     let (run, name) = key.rsplit_once('/')?;
-    Key::parse(format!("{FILES}/{run}/{:020}-{name}", started.micros().max(0))).ok()
+    Key::parse(format!(
+        "{FILES}/{run}/{:020}-{name}",
+        started.micros().max(0)
+    ))
+    .ok()
 }
 
 /// Returns the name of the object with the description; `None` if the key is malformed.
@@ -40,14 +45,20 @@ fn split(key: &str) -> Option<(&str, u128, &str)> {
     let (pack, rest) = key.split_once('/')?;
     let (run, name) = rest.split_once('/')?;
     PackName::new(pack).ok()?;
-    let hex = run.len() == 32 && run.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let hex = run.len() == 32
+        && run
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let run = u128::from_str_radix(run, 16).ok().filter(|_| hex)?;
     is_name(name).then_some((pack, run, name))
 }
 
 fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.starts_with('.') && name.chars().all(plain)
+    !name.is_empty()
+        && name.len() <= MAX_NAME_BYTES
+        && !name.starts_with('.')
+        && name.chars().all(plain)
 }
 
 /// Checks the name that a handler gives an artifact.
@@ -58,8 +69,9 @@ pub(super) fn check(name: &str) -> Result<()> {
     if is_name(name) {
         return Ok(());
     }
-    let message =
-        format!("an artifact's name is 1 to {MAX_NAME_BYTES} of A-Z a-z 0-9 . _ - and does not start with a dot");
+    let message = format!(
+        "an artifact's name is 1 to {MAX_NAME_BYTES} of A-Z a-z 0-9 . _ - and does not start with a dot"
+    );
     Err(Error::new(Code::InvalidInput, message))
 }
 
@@ -93,7 +105,10 @@ impl NameEntry {
     pub(super) fn path(&self) -> Option<Key> {
         let (pack, run, name) = split(&self.key)?;
         let (ends, started) = (self.ends.micros().max(0), self.started.micros().max(0));
-        let text = format!("{OWNERS}/{}/{:032x}/{pack}/{ends:020}-{started:020}-{name}", self.owner, !run);
+        let text = format!(
+            "{OWNERS}/{}/{:032x}/{pack}/{ends:020}-{started:020}-{name}",
+            self.owner, !run
+        );
         Key::parse(text).ok()
     }
 
@@ -105,8 +120,13 @@ impl NameEntry {
     /// Parses a name; `None` if it is not that of an entry.
     pub(super) fn read(path: &Key) -> Option<Self> {
         let mut parts = path.as_ref().split('/');
-        let (folder, owner, run, pack, rest) =
-            (parts.next()?, parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let (folder, owner, run, pack, rest) = (
+            parts.next()?,
+            parts.next()?,
+            parts.next()?,
+            parts.next()?,
+            parts.next()?,
+        );
         if folder != OWNERS || parts.next().is_some() {
             return None;
         }
@@ -149,15 +169,27 @@ mod tests {
         assert_eq!(old.pack(), "a.b");
         let new = entry("0192f0c0a1b37def8123456789abcdef", "x");
         assert!(new.path().unwrap() < old.path().unwrap());
-        for foreign in ["owners/x", "owners/o/r/p/1-2-n", "files/a.b/r/n", "owners/o/00/a.b/1-2-n/x"] {
-            assert_eq!(NameEntry::read(&Key::parse(foreign).unwrap()), None, "{foreign}");
+        for foreign in [
+            "owners/x",
+            "owners/o/r/p/1-2-n",
+            "files/a.b/r/n",
+            "owners/o/00/a.b/1-2-n/x",
+        ] {
+            assert_eq!(
+                NameEntry::read(&Key::parse(foreign).unwrap()),
+                None,
+                "{foreign}"
+            );
         }
     }
 
     #[test]
     fn keys_cannot_leave_their_folder() {
         let found = file(&format!("a.b/{RUN}/x.txt"), Timestamp(12)).unwrap();
-        assert_eq!(found.as_ref(), format!("files/a.b/{RUN}/00000000000000000012-x.txt"));
+        assert_eq!(
+            found.as_ref(),
+            format!("files/a.b/{RUN}/00000000000000000012-x.txt")
+        );
         for bad in ["", "a.b", "../x/y", "a.b/../x", "a.b/1/x"] {
             assert!(file(bad, Timestamp(0)).is_none(), "{bad}");
         }

@@ -27,21 +27,39 @@ const RETRIES: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Opens a bucket. Sends no request yet.
-pub fn open(location: &S3Location, credentials: &S3Credentials, egress: &Egress) -> ArtifactBackend {
-    let hidden = [Some(Secret::new(credentials.key_id.clone())), Some(credentials.secret.clone())]
-        .into_iter()
-        .chain([credentials.token.clone()])
-        .flatten()
-        .collect();
-    ArtifactBackend::bucket(bucket(location, credentials, egress), location.shown(), hidden)
+pub fn open(
+    location: &S3Location,
+    credentials: &S3Credentials,
+    egress: &Egress,
+) -> ArtifactBackend {
+    let hidden = [
+        Some(Secret::new(credentials.key_id.clone())),
+        Some(credentials.secret.clone()),
+    ]
+    .into_iter()
+    .chain([credentials.token.clone()])
+    .flatten()
+    .collect();
+    ArtifactBackend::bucket(
+        bucket(location, credentials, egress),
+        location.shown(),
+        hidden,
+    )
 }
 
-fn bucket(location: &S3Location, credentials: &S3Credentials, egress: &Egress) -> Opened<Arc<dyn ObjectStore>> {
+fn bucket(
+    location: &S3Location,
+    credentials: &S3Credentials,
+    egress: &Egress,
+) -> Opened<Arc<dyn ObjectStore>> {
     let endpoint = &location.endpoint;
     let retry = RetryConfig {
         max_retries: RETRIES,
         retry_timeout: PATIENCE,
-        backoff: BackoffConfig { max_backoff: Duration::from_secs(2), ..BackoffConfig::default() },
+        backoff: BackoffConfig {
+            max_backoff: Duration::from_secs(2),
+            ..BackoffConfig::default()
+        },
     };
     let mut builder = AmazonS3Builder::new()
         .with_bucket_name(&location.bucket)
@@ -96,7 +114,12 @@ impl HttpService for Guarded {
         let signed = self.skew.correct(&mut request, self.clock.now());
         let mut again = request.clone();
         let response = HttpService::call(&client, request).await?;
-        if !self.skew.note(signed, response.status(), response.headers(), self.clock.now()) {
+        if !self.skew.note(
+            signed,
+            response.status(),
+            response.headers(),
+            self.clock.now(),
+        ) {
             return Ok(response);
         }
         self.skew.sign(&mut again, self.clock.now());

@@ -48,7 +48,9 @@ helmdeck_core::metrics! {
 
 impl ArtifactMetrics {
     pub(crate) fn failed(&self, operation: &'static str) {
-        self.failures.get_or_create(&[("operation", operation)]).inc();
+        self.failures
+            .get_or_create(&[("operation", operation)])
+            .inc();
     }
 }
 
@@ -75,10 +77,16 @@ pub(crate) enum Description {
 
 impl About {
     pub(crate) fn new(artifact: ArtifactRef, owner: &Identity, created_at: Timestamp) -> Self {
-        Self { artifact, tenant: owner.tenant().to_owned(), user: owner.user().to_owned(), created_at }
+        Self {
+            artifact,
+            tenant: owner.tenant().to_owned(),
+            user: owner.user().to_owned(),
+            created_at,
+        }
     }
 
-    /// Returns whether an entry belongs to this artifact, and not to an older or newer one of the same key.
+    /// Returns whether an entry belongs to this artifact, and not to an older or newer one of the
+    /// same key.
     pub(crate) fn is_of(&self, entry: &names::NameEntry) -> bool {
         self.artifact.expires_at == entry.ends && self.created_at == entry.started
     }
@@ -117,7 +125,13 @@ impl ArtifactStore {
         clock: Arc<dyn Clock>,
         metrics: ArtifactMetrics,
     ) -> Self {
-        Self { place, config, clock, metrics, trouble: Mutex::default() }
+        Self {
+            place,
+            config,
+            clock,
+            metrics,
+            trouble: Mutex::default(),
+        }
     }
 
     /// Returns whether the backend is a bucket.
@@ -132,7 +146,10 @@ impl ArtifactStore {
 
     /// Returns the object store; `None` before the first write.
     pub(crate) async fn existing(&self) -> Result<Option<&Arc<dyn ObjectStore>>> {
-        self.place.existing().await.map_err(|error| self.failed("open", error))
+        self.place
+            .existing()
+            .await
+            .map_err(|error| self.failed("open", error))
     }
 
     /// Makes a redacted error of a failure of the backend, and counts it.
@@ -151,8 +168,11 @@ impl ArtifactStore {
         };
         let place = self.place.shown();
         *self.trouble.lock() = Some(format!("{place} does not answer as it should"));
-        let error =
-            Error::new(Code::ArtifactFailed, format!("an artifact cannot be {done} {place}")).with_source(error);
+        let error = Error::new(
+            Code::ArtifactFailed,
+            format!("an artifact cannot be {done} {place}"),
+        )
+        .with_source(error);
         helmdeck_redact::error(error, self.place.hidden())
     }
 
@@ -165,7 +185,9 @@ impl ArtifactStore {
     /// # Errors
     /// `artifact_failed` if not.
     pub async fn reach(&self) -> Result<()> {
-        let Some(store) = self.existing().await? else { return Ok(()) };
+        let Some(store) = self.existing().await? else {
+            return Ok(());
+        };
         self.first_name(store).await
     }
 
@@ -186,13 +208,24 @@ impl ArtifactStore {
     /// # Errors
     /// `artifact_failed` with what does not work.
     pub async fn probe(&self) -> Result<()> {
-        let store = self.place.ready().await.map_err(|error| self.failed("open", error))?;
-        let name: object_store::path::Path = format!("probe/{}", helmdeck_core::RunId::next(self.clock.now())).into();
+        let store = self
+            .place
+            .ready()
+            .await
+            .map_err(|error| self.failed("open", error))?;
+        let name: object_store::path::Path =
+            format!("probe/{}", helmdeck_core::RunId::next(self.clock.now())).into();
         let text = name.as_ref().as_bytes().to_vec();
-        store.put(&name, text.clone().into()).await.map_err(|error| self.failed("store", error))?;
+        store
+            .put(&name, text.clone().into())
+            .await
+            .map_err(|error| self.failed("store", error))?;
         let read = async { store.get(&name).await?.bytes().await };
         let read = read.await.map_err(|error| self.failed("read", error));
-        let deleted = store.delete(&name).await.map_err(|error| self.failed("delete", error));
+        let deleted = store
+            .delete(&name)
+            .await
+            .map_err(|error| self.failed("delete", error));
         if read? != text {
             return Err(self.failed("read", "what was written is not what was read"));
         }
@@ -202,8 +235,14 @@ impl ArtifactStore {
     }
 
     /// Reads the description of an artifact.
-    pub(crate) async fn about(&self, store: &Arc<dyn ObjectStore>, key: &str) -> Result<Description> {
-        let Some(place) = names::about(key) else { return Ok(Description::Nothing) };
+    pub(crate) async fn about(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        key: &str,
+    ) -> Result<Description> {
+        let Some(place) = names::about(key) else {
+            return Ok(Description::Nothing);
+        };
         let object = match store.get(&place).await {
             Ok(object) => object,
             Err(object_store::Error::NotFound { .. }) => {
@@ -218,7 +257,10 @@ impl ArtifactStore {
         if object.meta.size > MAX_ABOUT_BYTES {
             return Ok(Description::Unreadable);
         }
-        let bytes = object.bytes().await.map_err(|error| self.failed("read", error))?;
+        let bytes = object
+            .bytes()
+            .await
+            .map_err(|error| self.failed("read", error))?;
         self.succeeded();
         Ok(match serde_json::from_slice::<About>(&bytes) {
             Ok(about) if about.artifact.key == key => Description::About(Box::new(about)),
@@ -236,9 +278,12 @@ impl ArtifactStore {
             Description::Nothing => return Err(no_artifact()),
             // Its owner is unknown.
             Description::Unreadable if owner.is_some() => return Err(no_artifact()),
-            Description::Unreadable => return Err(self.damaged("what is known of it cannot be read")),
+            Description::Unreadable => {
+                return Err(self.damaged("what is known of it cannot be read"));
+            }
         };
-        let owned = owner.is_none_or(|owner| about.tenant == owner.tenant() && about.user == owner.user());
+        let owned =
+            owner.is_none_or(|owner| about.tenant == owner.tenant() && about.user == owner.user());
         if !owned || self.clock.now() >= about.artifact.expires_at {
             return Err(no_artifact());
         }
@@ -248,14 +293,21 @@ impl ArtifactStore {
     /// Returns the error for a damaged file. The backend itself works.
     pub(crate) fn damaged(&self, how: &str) -> Error {
         self.metrics.failed("read");
-        Error::new(Code::ArtifactFailed, format!("the artifact is damaged: {how}")).with_source(Damaged)
+        Error::new(
+            Code::ArtifactFailed,
+            format!("the artifact is damaged: {how}"),
+        )
+        .with_source(Damaged)
     }
 
-    /// Returns whether all of these files still exist as they were described: with this digest, and of this size.
+    /// Returns whether all of these files still exist as they were described: with this digest, and
+    /// of this size.
     ///
     /// What is in them is compared with the digest when they are read, not here.
     pub async fn all_exist(&self, artifacts: &[ArtifactRef]) -> bool {
-        let Ok(Some(store)) = self.existing().await else { return artifacts.is_empty() };
+        let Ok(Some(store)) = self.existing().await else {
+            return artifacts.is_empty();
+        };
         for artifact in artifacts {
             if self.clock.now() >= artifact.expires_at || !self.is_there(store, artifact).await {
                 return false;
@@ -265,8 +317,16 @@ impl ArtifactStore {
     }
 
     async fn is_there(&self, store: &Arc<dyn ObjectStore>, artifact: &ArtifactRef) -> bool {
-        let Ok(Description::About(about)) = self.about(store, &artifact.key).await else { return false };
-        let Some(file) = names::file(&artifact.key, about.created_at) else { return false };
-        about.artifact == *artifact && store.head(&file).await.is_ok_and(|meta| meta.size == artifact.size)
+        let Ok(Description::About(about)) = self.about(store, &artifact.key).await else {
+            return false;
+        };
+        let Some(file) = names::file(&artifact.key, about.created_at) else {
+            return false;
+        };
+        about.artifact == *artifact
+            && store
+                .head(&file)
+                .await
+                .is_ok_and(|meta| meta.size == artifact.size)
     }
 }

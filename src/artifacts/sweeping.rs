@@ -1,6 +1,7 @@
 //! Deletes expired artifacts, and the files that crashes left.
 //!
-//! It touches only files that an entry of helmdeck names, so nothing else in the same bucket is lost.
+//! It touches only files that an entry of helmdeck names, so nothing else in the same bucket is
+//! lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +56,9 @@ impl ArtifactStore {
     /// As [`ArtifactStore::sweep`].
     pub async fn sweep_ended(&self) -> Result<Swept> {
         let mut swept = Swept::default();
-        let Some(store) = self.existing().await? else { return Ok(swept) };
+        let Some(store) = self.existing().await? else {
+            return Ok(swept);
+        };
         let (now, mut kept) = (self.clock.now(), 0);
         let mut names = store.list(Some(&Key::from(OWNERS)));
         let mut ended = Vec::new();
@@ -72,7 +75,8 @@ impl ArtifactStore {
                 None => {}
             }
             if ended.len() >= STEP {
-                self.end_all(store, std::mem::take(&mut ended), &mut swept).await;
+                self.end_all(store, std::mem::take(&mut ended), &mut swept)
+                    .await;
             }
         }
         self.succeeded();
@@ -82,7 +86,12 @@ impl ArtifactStore {
         Ok(swept)
     }
 
-    async fn end_all(&self, store: &Arc<dyn ObjectStore>, ended: Vec<NameEntry>, swept: &mut Swept) {
+    async fn end_all(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        ended: Vec<NameEntry>,
+        swept: &mut Swept,
+    ) {
         let fates = stream::iter(ended).map(async |entry| self.end(store, &entry).await);
         let mut fates = std::pin::pin!(fates.buffer_unordered(AT_ONCE));
         while let Some(fate) = fates.next().await {
@@ -99,10 +108,12 @@ impl ArtifactStore {
     async fn end(&self, store: &Arc<dyn ObjectStore>, entry: &NameEntry) -> Result<Fate> {
         let now = self.clock.now();
         match self.about(store, &entry.key).await? {
-            // The file may still be written, for longer than its retention. The file that it replaces may still exist.
+            // The file may still be written, for longer than its retention. The file that it
+            // replaces may still exist.
             Description::Nothing if now < entry.started.saturating_add(GRACE) => Ok(Fate::Kept),
             Description::About(about)
-                if about.created_at < entry.started && now < entry.started.saturating_add(GRACE) =>
+                if about.created_at < entry.started
+                    && now < entry.started.saturating_add(GRACE) =>
             {
                 Ok(Fate::Kept)
             }
@@ -113,7 +124,9 @@ impl ArtifactStore {
             }
             Description::Nothing => self.remove(store, entry).await.map(|()| Fate::Half),
             // An unreadable file has expired too.
-            Description::About(_) | Description::Unreadable => self.remove(store, entry).await.map(|()| Fate::Swept),
+            Description::About(_) | Description::Unreadable => {
+                self.remove(store, entry).await.map(|()| Fate::Swept)
+            }
         }
     }
 }

@@ -49,21 +49,39 @@ impl ArtifactStore {
     /// Stores a file.
     ///
     /// # Errors
-    /// `too_large` over the size cap, `artifact_failed` if it cannot be stored, the error of the source if that fails.
-    pub(super) async fn put(&self, wanted: &NewArtifact<'_>, source: ByteStream) -> Result<ArtifactRef> {
+    /// `too_large` over the size cap, `artifact_failed` if it cannot be stored, the error of the
+    /// source if that fails.
+    pub(super) async fn put(
+        &self,
+        wanted: &NewArtifact<'_>,
+        source: ByteStream,
+    ) -> Result<ArtifactRef> {
         let started = wanted.started;
         let ends = started.saturating_add(wanted.retention).min(LAST);
         let owner = names::owner(wanted.owner.tenant(), wanted.owner.user());
-        let entry = NameEntry { owner, key: wanted.key.to_owned(), ends, started };
+        let entry = NameEntry {
+            owner,
+            key: wanted.key.to_owned(),
+            ends,
+            started,
+        };
         let impossible = || Error::new(Code::Internal, "the artifact has no possible key");
         let (path, file, about) = entry
             .path()
             .and_then(|path| Some((path, entry.file()?, names::about(wanted.key)?)))
             .ok_or_else(impossible)?;
-        let store = self.place.ready().await.map_err(|error| self.failed("store", error))?;
+        let store = self
+            .place
+            .ready()
+            .await
+            .map_err(|error| self.failed("store", error))?;
         let fail = |error: object_store::Error| self.failed("store", error);
-        // The entry first: by it a sweep finds the files that a crash leaves, and a deletion by owner finds the file.
-        store.put(&path, PutPayload::default()).await.map_err(fail)?;
+        // The entry first: by it a sweep finds the files that a crash leaves, and a deletion by
+        // owner finds the file.
+        store
+            .put(&path, PutPayload::default())
+            .await
+            .map_err(fail)?;
         let (size, sha256) = match self.write(store, &file, source).await {
             Ok(written) => written,
             Err(error) => {
@@ -86,7 +104,11 @@ impl ArtifactStore {
         self.not_forgotten(store, &entry, &path).await?;
         if let Some(earlier) = wanted.replaces {
             let (ends, started) = (earlier.artifact.expires_at, earlier.started);
-            let old = NameEntry { ends, started, ..entry };
+            let old = NameEntry {
+                ends,
+                started,
+                ..entry
+            };
             // If this fails, the sweep deletes it.
             let _ = self.delete_all(store, [old.file(), old.path()]).await;
         }
@@ -96,7 +118,12 @@ impl ArtifactStore {
         Ok(known.artifact)
     }
 
-    async fn write(&self, store: &Arc<dyn ObjectStore>, to: &Key, mut source: ByteStream) -> Result<(u64, String)> {
+    async fn write(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        to: &Key,
+        mut source: ByteStream,
+    ) -> Result<(u64, String)> {
         let mut upload = Upload {
             files: self,
             store,
@@ -116,7 +143,10 @@ impl ArtifactStore {
 
     /// Removes the rest of a failed upload. The file that it should replace stays unchanged.
     async fn give_up(&self, store: &Arc<dyn ObjectStore>, file: &Key, entry: &Key) {
-        if matches!(store.delete(file).await, Ok(()) | Err(object_store::Error::NotFound { .. })) {
+        if matches!(
+            store.delete(file).await,
+            Ok(()) | Err(object_store::Error::NotFound { .. })
+        ) {
             let _ = store.delete(entry).await;
         }
     }
@@ -124,12 +154,20 @@ impl ArtifactStore {
     /// Checks that the entry of a file that has become visible still exists.
     ///
     /// If it was deleted in the meantime, the file cannot be found any more, so it is removed too.
-    async fn not_forgotten(&self, store: &Arc<dyn ObjectStore>, entry: &NameEntry, path: &Key) -> Result<()> {
+    async fn not_forgotten(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        entry: &NameEntry,
+        path: &Key,
+    ) -> Result<()> {
         match store.head(path).await {
             Ok(_) => Ok(()),
             Err(object_store::Error::NotFound { .. }) => {
                 self.remove(store, entry).await?;
-                Err(Error::new(Code::ArtifactFailed, "the artifact was deleted while it was written"))
+                Err(Error::new(
+                    Code::ArtifactFailed,
+                    "the artifact was deleted while it was written",
+                ))
             }
             Err(error) => Err(self.failed("store", error)),
         }
@@ -153,12 +191,18 @@ impl Upload<'_> {
         let max = self.files.config.max_bytes;
         self.size = self.size.saturating_add(piece.len() as u64);
         if self.size > max {
-            let message = format!("the file has at least {} bytes, the limit is {max}", self.size);
+            let message = format!(
+                "the file has at least {} bytes, the limit is {max}",
+                self.size
+            );
             return Err(Error::new(Code::TooLarge, message));
         }
         self.digest.update(&piece);
         while !piece.is_empty() {
-            let room = self.part_bytes.saturating_sub(self.buffer.len()).min(piece.len());
+            let room = self
+                .part_bytes
+                .saturating_sub(self.buffer.len())
+                .min(piece.len());
             self.buffer.extend_from_slice(&piece.split_to(room));
             // A full part waits until there is more, so that a file of one part is one object.
             if !piece.is_empty() {
@@ -171,11 +215,18 @@ impl Upload<'_> {
     async fn send(&mut self) -> Result<()> {
         if self.parts.is_none() {
             let started = self.store.put_multipart(self.to).await;
-            self.parts = Some(MultipartWrite(Some(started.map_err(|error| self.files.failed("store", error))?)));
+            self.parts = Some(MultipartWrite(Some(
+                started.map_err(|error| self.files.failed("store", error))?,
+            )));
         }
         let part = self.buffer.split().freeze();
-        let Some(parts) = self.parts.as_mut().and_then(|parts| parts.0.as_mut()) else { return Ok(()) };
-        parts.put_part(part.into()).await.map_err(|error| self.files.failed("store", error))
+        let Some(parts) = self.parts.as_mut().and_then(|parts| parts.0.as_mut()) else {
+            return Ok(());
+        };
+        parts
+            .put_part(part.into())
+            .await
+            .map_err(|error| self.files.failed("store", error))
     }
 
     async fn finish(mut self) -> Result<(u64, String)> {
@@ -184,11 +235,17 @@ impl Upload<'_> {
                 self.send().await?;
             }
             if let Some(parts) = &mut self.parts {
-                parts.complete().await.map_err(|error| self.files.failed("store", error))?;
+                parts
+                    .complete()
+                    .await
+                    .map_err(|error| self.files.failed("store", error))?;
             }
         } else {
             let whole = self.buffer.split().freeze();
-            self.store.put(self.to, whole.into()).await.map_err(|error| self.files.failed("store", error))?;
+            self.store
+                .put(self.to, whole.into())
+                .await
+                .map_err(|error| self.files.failed("store", error))?;
         }
         Ok((self.size, hex(&self.digest.finalize())))
     }
@@ -209,7 +266,9 @@ impl MultipartWrite {
 
 impl Drop for MultipartWrite {
     fn drop(&mut self) {
-        if let (Some(mut upload), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
+        if let (Some(mut upload), Ok(runtime)) =
+            (self.0.take(), tokio::runtime::Handle::try_current())
+        {
             runtime.spawn(async move {
                 if let Err(error) = upload.abort().await {
                     tracing::debug!(%error, "parts of an upload that was given up are left in the store");

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use helmdeck_conversation::{Config, ConversationMemory, Dependencies, Identity, NewTurn, Strategy, wire};
+use helmdeck_conversation::{
+    Config, ConversationMemory, Dependencies, Identity, NewTurn, Strategy, wire,
+};
 use helmdeck_core::SystemClock;
 use helmdeck_events::Bus;
 use helmdeck_memory::{KeyRing, Kind, Limits, Namespace, Put, Store};
@@ -27,8 +29,8 @@ const TIMED: usize = 41;
 const SESSIONS: usize = 10_000;
 /// The store limit of the scale part.
 const CAP: u64 = 32 << 20;
-/// What else may grow with use: the page caches of the store's five connections, 8 MiB each, and what
-/// the allocator keeps for the threads that freed it.
+/// What else may grow with use: the page caches of the store's five connections, 8 MiB each, and
+/// what the allocator keeps for the threads that freed it.
 const BESIDES: u64 = (40 + 32) << 20;
 
 /// Contexts and turns.
@@ -68,13 +70,26 @@ async fn contexts(table: &mut Table) {
         }
     }
     for (what, times, target) in [
-        (format!("context of {TURNS} turns, from memory, p50"), &mut of_hot, 20.0),
-        (format!("context of {TURNS} turns, from sealed SQLite, p50"), &mut of_store, 200.0),
+        (
+            format!("context of {TURNS} turns, from memory, p50"),
+            &mut of_hot,
+            20.0,
+        ),
+        (
+            format!("context of {TURNS} turns, from sealed SQLite, p50"),
+            &mut of_store,
+            200.0,
+        ),
     ] {
         let (half, most) = (percentile(times, 50.0), percentile(times, 99.0));
         let micros = |time: Duration| time.as_secs_f64() * 1e6;
         let figure = format!("{:.1} us (p99 {:.1})", micros(half), micros(most));
-        table.add(&what, figure, &format!("< {target:.0} us"), micros(half) < target);
+        table.add(
+            &what,
+            figure,
+            &format!("< {target:.0} us"),
+            micros(half) < target,
+        );
     }
     close(&[hot, cold], &*store).await;
 }
@@ -84,7 +99,10 @@ async fn contexts(table: &mut Table) {
 /// The buffer has a separate store: its writes would push our pages out of memory.
 async fn growth(table: &mut Table) {
     let (folder, folder_of_buffer) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let (store, store_of_buffer) = (open(folder.path()).await, open(folder_of_buffer.path()).await);
+    let (store, store_of_buffer) = (
+        open(folder.path()).await,
+        open(folder_of_buffer.path()).await,
+    );
     let memory = memory(&store, |_| {});
     let identity = Identity::new("local", "local", "long");
     let (mut length, mut buffer) = (0, Vec::new());
@@ -92,7 +110,11 @@ async fn growth(table: &mut Table) {
     for target in LENGTHS {
         while length < target {
             memory.add_turn(&identity, new_turn(length)).await.unwrap();
-            buffer.push(new_turn(length).into_turn(helmdeck_core::Timestamp(0)).unwrap());
+            buffer.push(
+                new_turn(length)
+                    .into_turn(helmdeck_core::Timestamp(0))
+                    .unwrap(),
+            );
             length += 1;
         }
         let (mut ours, mut whole) = (Vec::new(), Vec::new());
@@ -112,13 +134,20 @@ async fn growth(table: &mut Table) {
         let grown = ours.as_secs_f64() / first.as_secs_f64();
         table.add(
             &format!("a turn after {target} turns, p50"),
-            format!("{:.0} us, {grown:.2} of the first", ours.as_secs_f64() * 1e6),
+            format!(
+                "{:.0} us, {grown:.2} of the first",
+                ours.as_secs_f64() * 1e6
+            ),
             "<= 1.5 of the first",
             grown <= 1.5,
         );
         table.add(
             "  a buffer written as a whole",
-            format!("{:.0} us, {:.1} times ours", whole.as_secs_f64() * 1e6, whole.as_secs_f64() / ours.as_secs_f64()),
+            format!(
+                "{:.0} us, {:.1} times ours",
+                whole.as_secs_f64() * 1e6,
+                whole.as_secs_f64() / ours.as_secs_f64()
+            ),
             "",
             true,
         );
@@ -135,7 +164,15 @@ async fn rewrite(store: &dyn Store, buffer: &[helmdeck_conversation::Conversatio
         value.push(b',');
     }
     let namespace = Namespace::new("local", "local", Some("buffer"));
-    store.put(Put::new(namespace, Kind::Conversation, "buffer", Bytes::from(value))).await.unwrap();
+    store
+        .put(Put::new(
+            namespace,
+            Kind::Conversation,
+            "buffer",
+            Bytes::from(value),
+        ))
+        .await
+        .unwrap();
 }
 
 /// Ten thousand conversations of fifty turns under a cap.
@@ -144,10 +181,14 @@ pub(crate) fn scale(table: &mut Table) {
         let folder = tempfile::tempdir().unwrap();
         let store = open(folder.path()).await;
         let memory = memory(&store, |config| config.hot_bytes = CAP);
-        // What SQLite and the allocator keep for themselves is there before the first conversation is.
+        // What SQLite and the allocator keep for themselves is there before the first conversation
+        // is.
         let process = std::process::id();
         for turn in 0..TURNS {
-            memory.add_turn(&Identity::new("local", "local", "warm"), new_turn(turn)).await.unwrap();
+            memory
+                .add_turn(&Identity::new("local", "local", "warm"), new_turn(turn))
+                .await
+                .unwrap();
         }
         let before = resident_mib(process);
         let started = Instant::now();
@@ -158,7 +199,11 @@ pub(crate) fn scale(table: &mut Table) {
                 let memory = memory.clone();
                 tokio::spawn(async move {
                     for n in (writer..SESSIONS).step_by(writers) {
-                        let identity = Identity::new("local", &format!("user-{}", n % 100), &format!("dialogue-{n}"));
+                        let identity = Identity::new(
+                            "local",
+                            &format!("user-{}", n % 100),
+                            &format!("dialogue-{n}"),
+                        );
                         for turn in 0..TURNS {
                             memory.add_turn(&identity, new_turn(turn)).await.unwrap();
                         }
@@ -177,9 +222,16 @@ pub(crate) fn scale(table: &mut Table) {
         let rate = (SESSIONS * TURNS) as f64 / took.as_secs_f64();
         let mut reads = Vec::new();
         for n in (0..SESSIONS).step_by(7) {
-            let identity = Identity::new("local", &format!("user-{}", n % 100), &format!("dialogue-{n}"));
+            let identity = Identity::new(
+                "local",
+                &format!("user-{}", n % 100),
+                &format!("dialogue-{n}"),
+            );
             let started = Instant::now();
-            assert_eq!(memory.context(&identity).await.unwrap().recent_turns.len(), TURNS);
+            assert_eq!(
+                memory.context(&identity).await.unwrap().recent_turns.len(),
+                TURNS
+            );
             reads.push(started.elapsed());
             peak = peak.max(resident_mib(process));
         }
@@ -191,9 +243,19 @@ pub(crate) fn scale(table: &mut Table) {
             &format!("<= cap + {besides:.0} MiB"),
             growth <= cap + besides,
         );
-        table.add("  turns added by 64 writers", format!("{rate:.0}/s"), "", true);
+        table.add(
+            "  turns added by 64 writers",
+            format!("{rate:.0}/s"),
+            "",
+            true,
+        );
         let half = percentile(&mut reads, 50.0);
-        table.add("  context of one of them, p50", format!("{:.0} us", half.as_secs_f64() * 1e6), "", true);
+        table.add(
+            "  context of one of them, p50",
+            format!("{:.0} us", half.as_secs_f64() * 1e6),
+            "",
+            true,
+        );
         close(&[memory], &*store).await;
     });
 }
@@ -206,15 +268,28 @@ pub(crate) async fn close(memories: &[ConversationMemory], store: &dyn Store) {
 }
 
 pub(crate) async fn open(folder: &Path) -> Arc<dyn Store> {
-    let limits = Limits { value_bytes: 64 << 20, rows: u64::MAX, bytes: u64::MAX, ..Limits::default() };
-    let config = helmdeck_memory::Config { limits, ..helmdeck_memory::Config::default() };
+    let limits = Limits {
+        value_bytes: 64 << 20,
+        rows: u64::MAX,
+        bytes: u64::MAX,
+        ..Limits::default()
+    };
+    let config = helmdeck_memory::Config {
+        limits,
+        ..helmdeck_memory::Config::default()
+    };
     let ring = KeyRing::parse(("KEY", KEY), None).unwrap();
     let url = format!("sqlite:{}", folder.join("memory.db").display());
-    helmdeck_memory::open(&url, ring, config, Arc::new(SystemClock::default())).await.unwrap()
+    helmdeck_memory::open(&url, ring, config, Arc::new(SystemClock::default()))
+        .await
+        .unwrap()
 }
 
 pub(crate) fn memory(store: &Arc<dyn Store>, set: impl FnOnce(&mut Config)) -> ConversationMemory {
-    let mut config = Config { strategy: Strategy::Truncation, ..Config::default() };
+    let mut config = Config {
+        strategy: Strategy::Truncation,
+        ..Config::default()
+    };
     set(&mut config);
     let clock = Arc::new(SystemClock::default());
     let dependencies = Dependencies {

@@ -1,13 +1,17 @@
-//! What a call costs as everything around it grows: packs, callers, rows, connections, conversations.
+//! What a call costs as everything around it grows: packs, callers, rows, connections,
+//! conversations.
 //!
-//! Each figure is processor time per call, so that another program on the machine disturbs it little.
+//! Each figure is processor time per call, so that another program on the machine disturbs it
+//! little.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use helmdeck_conversation::Identity as Dialogue;
-use helmdeck_core::{Builtin, Call, Context, Handler, Identity, Json, ManualClock, Need, PackName, Reply, Result};
+use helmdeck_core::{
+    Builtin, Call, Context, Handler, Identity, Json, ManualClock, Need, PackName, Reply, Result,
+};
 use helmdeck_engine::{Config, Engine};
 use helmdeck_memory::{Kind, Namespace, Store};
 use tokio::runtime::Runtime;
@@ -48,7 +52,11 @@ pub(crate) fn growth(table: &mut Table, wants: impl Fn(&str) -> bool) {
 
 /// Adds a row with the cost at each size, in microseconds.
 fn curve(table: &mut Table, what: &str, sizes: &[usize], costs: &[f64]) {
-    let points: Vec<String> = sizes.iter().zip(costs).map(|(size, cost)| format!("{size}: {cost:.2}")).collect();
+    let points: Vec<String> = sizes
+        .iter()
+        .zip(costs)
+        .map(|(size, cost)| format!("{size}: {cost:.2}"))
+        .collect();
     let grown = costs.last().unwrap() / costs[0];
     let figure = format!("{} us ({grown:.2}x)", points.join(", "));
     table.add(what, figure, &format!("<= {FLAT}x"), grown <= FLAT);
@@ -70,10 +78,16 @@ fn small_pack(number: usize, memory: &str) -> Builtin {
          [handler]\nbuiltin = \"x\"\n[input]\ntype = \"object\"\n[output]\ntype = \"object\"\n{memory}"
     );
     let manifest: &'static str = Box::leak(manifest.into_boxed_str());
-    Builtin { file: "bench.toml", manifest, handler: Arc::new(Small), need: Need::Nothing }
+    Builtin {
+        file: "bench.toml",
+        manifest,
+        handler: Arc::new(Small),
+        need: Need::Nothing,
+    }
 }
 
-/// Returns the processor time of this thread per call, in microseconds, over some rounds of `count` calls.
+/// Returns the processor time of this thread per call, in microseconds, over some rounds of `count`
+/// calls.
 fn per_call(count: usize, mut one: impl FnMut(usize)) -> f64 {
     let rounds = (0..=ROUNDS).map(|_| {
         let before = thread_cpu();
@@ -92,15 +106,28 @@ fn packs(table: &mut Table) {
     let _guard = runtime.enter();
     let costs = PACKS.map(|packs| {
         let all = (0..packs).map(|number| small_pack(number, "")).collect();
-        let engine = Engine::builder(Config::default()).builtins(all).clock(Arc::new(ManualClock::default())).build();
-        let names: Vec<PackName> =
-            (0..10).map(|n| PackName::new(&format!("bench.p{}", n * packs / 10)).unwrap()).collect();
+        let engine = Engine::builder(Config::default())
+            .builtins(all)
+            .clock(Arc::new(ManualClock::default()))
+            .build();
+        let names: Vec<PackName> = (0..10)
+            .map(|n| PackName::new(&format!("bench.p{}", n * packs / 10)).unwrap())
+            .collect();
         per_call(2000, |number| {
-            let call = Call::new(names[number % names.len()].clone(), "{}", Arc::clone(&identity));
+            let call = Call::new(
+                names[number % names.len()].clone(),
+                "{}",
+                Arc::clone(&identity),
+            );
             runtime_free(engine.call(call)).unwrap();
         })
     });
-    curve(table, "a call among so many packs, gates shut", &PACKS, &costs);
+    curve(
+        table,
+        "a call among so many packs, gates shut",
+        &PACKS,
+        &costs,
+    );
 }
 
 /// A hit of each of many callers in turn, all of them in memory.
@@ -110,13 +137,21 @@ fn callers(table: &mut Table) {
     let costs = CALLERS.map(|callers| {
         let folder = tempfile::tempdir().unwrap();
         let memory = "[memory]\ncache = true\nttl = \"1h\"\n";
-        let engine = runtime.block_on(sealed_engine(folder.path(), 1 << 30, vec![small_pack(0, memory)]));
-        let identities: Vec<Arc<Identity>> =
-            (0..callers).map(|n| Arc::new(Identity::new("local", &format!("user-{n}")).unwrap())).collect();
+        let engine = runtime.block_on(sealed_engine(
+            folder.path(),
+            1 << 30,
+            vec![small_pack(0, memory)],
+        ));
+        let identities: Vec<Arc<Identity>> = (0..callers)
+            .map(|n| Arc::new(Identity::new("local", &format!("user-{n}")).unwrap()))
+            .collect();
         let name = PackName::new("bench.p0").unwrap();
         runtime.block_on(async {
             for identity in &identities {
-                engine.call(Call::new(name.clone(), "{}", Arc::clone(identity))).await.unwrap();
+                engine
+                    .call(Call::new(name.clone(), "{}", Arc::clone(identity)))
+                    .await
+                    .unwrap();
             }
             engine.memory().unwrap().flush().await;
         });
@@ -128,15 +163,28 @@ fn callers(table: &mut Table) {
         runtime.block_on(engine.shutdown());
         cost
     });
-    curve(table, "a hit in memory, of so many callers in turn", &CALLERS, &costs);
+    curve(
+        table,
+        "a hit in memory, of so many callers in turn",
+        &CALLERS,
+        &costs,
+    );
 }
 
 /// A hit over HTTP, from so many connections at once. The client is another process.
 fn connections(table: &mut Table) {
-    let (folder, runtime, stop) = (tempfile::tempdir().unwrap(), runtime(), CancellationToken::new());
+    let (folder, runtime, stop) = (
+        tempfile::tempdir().unwrap(),
+        runtime(),
+        CancellationToken::new(),
+    );
     let address = runtime.block_on(async {
-        let engine = sealed_engine(folder.path(), 64 << 20, vec![without_audit(cached_pack())]).await;
-        engine.call(call(&Arc::new(Identity::local()))).await.unwrap();
+        let engine =
+            sealed_engine(folder.path(), 64 << 20, vec![without_audit(cached_pack())]).await;
+        engine
+            .call(call(&Arc::new(Identity::local())))
+            .await
+            .unwrap();
         rest::cached(engine, &stop).await
     });
     let request = rest::rest_request(&address);
@@ -149,7 +197,12 @@ fn connections(table: &mut Table) {
         median(rounds.collect::<Vec<_>>().into_iter())
     });
     stop.cancel();
-    curve(table, "a hit over HTTP, from so many connections", &CONNECTIONS, &costs);
+    curve(
+        table,
+        "a hit over HTTP, from so many connections",
+        &CONNECTIONS,
+        &costs,
+    );
 }
 
 /// Returns the processor time of the process per call, in microseconds.
@@ -168,9 +221,20 @@ async fn per_await<F: Future<Output = ()>>(count: usize, one: impl Fn(usize) -> 
 /// A turn and a context of one conversation among many, from sealed SQLite.
 fn conversations(table: &mut Table) {
     let runtime = runtime();
-    let costs = CONVERSATIONS.map(|conversations| runtime.block_on(among_conversations(conversations)));
-    curve(table, "a turn, among so many conversations", &CONVERSATIONS, &costs.map(|(turn, _)| turn));
-    curve(table, "a context of 10 turns, among so many", &CONVERSATIONS, &costs.map(|(_, context)| context));
+    let costs =
+        CONVERSATIONS.map(|conversations| runtime.block_on(among_conversations(conversations)));
+    curve(
+        table,
+        "a turn, among so many conversations",
+        &CONVERSATIONS,
+        &costs.map(|(turn, _)| turn),
+    );
+    curve(
+        table,
+        "a context of 10 turns, among so many",
+        &CONVERSATIONS,
+        &costs.map(|(_, context)| context),
+    );
 }
 
 async fn among_conversations(conversations: usize) -> (f64, f64) {
@@ -178,7 +242,13 @@ async fn among_conversations(conversations: usize) -> (f64, f64) {
     let folder = tempfile::tempdir().unwrap();
     let store = conversation::open(folder.path()).await;
     let memory = conversation::memory(&store, |config| config.hot_bytes = 0);
-    let dialogue = |n: usize| Dialogue::new("local", &format!("user-{}", n % 1000), &format!("dialogue-{n}"));
+    let dialogue = |n: usize| {
+        Dialogue::new(
+            "local",
+            &format!("user-{}", n % 1000),
+            &format!("dialogue-{n}"),
+        )
+    };
     let writers = 64;
     let filling: Vec<_> = (0..writers)
         .map(|writer| {
@@ -186,7 +256,10 @@ async fn among_conversations(conversations: usize) -> (f64, f64) {
             tokio::spawn(async move {
                 for n in (writer..conversations).step_by(writers) {
                     for turn in 0..if n < CALLS { 10 } else { 1 } {
-                        memory.add_turn(&dialogue(n), conversation::new_turn(turn)).await.unwrap();
+                        memory
+                            .add_turn(&dialogue(n), conversation::new_turn(turn))
+                            .await
+                            .unwrap();
                     }
                 }
             })
@@ -205,7 +278,10 @@ async fn among_conversations(conversations: usize) -> (f64, f64) {
     let turn = per_await(CALLS, |number| {
         let (memory, dialogue) = (&memory, dialogue(conversations + number));
         async move {
-            memory.add_turn(&dialogue, conversation::new_turn(0)).await.unwrap();
+            memory
+                .add_turn(&dialogue, conversation::new_turn(0))
+                .await
+                .unwrap();
         }
     })
     .await;
@@ -218,9 +294,24 @@ fn rows(table: &mut Table) {
     let runtime = runtime();
     let costs = ROWS.map(|rows| among_rows(&runtime, rows));
     let cost = |pick: fn(&[f64; 3]) -> f64| costs.map(|costs| pick(&costs));
-    curve(table, "a read, among so many rows", &ROWS, &cost(|costs| costs[0]));
-    curve(table, "a replacement, among so many rows", &ROWS, &cost(|costs| costs[1]));
-    curve(table, "a new row, among so many", &ROWS, &cost(|costs| costs[2]));
+    curve(
+        table,
+        "a read, among so many rows",
+        &ROWS,
+        &cost(|costs| costs[0]),
+    );
+    curve(
+        table,
+        "a replacement, among so many rows",
+        &ROWS,
+        &cost(|costs| costs[1]),
+    );
+    curve(
+        table,
+        "a new row, among so many",
+        &ROWS,
+        &cost(|costs| costs[2]),
+    );
 }
 
 fn among_rows(runtime: &Runtime, rows: usize) -> [f64; 3] {
@@ -228,9 +319,16 @@ fn among_rows(runtime: &Runtime, rows: usize) -> [f64; 3] {
     runtime.block_on(async {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::default());
-        let store: Arc<dyn Store> = scale::open(&folder.path().join("rows.db"), u64::MAX, &clock).await;
+        let store: Arc<dyn Store> =
+            scale::open(&folder.path().join("rows.db"), u64::MAX, &clock).await;
         let alice = Namespace::new("local", "alice", None);
-        scale::fill(&store, 0..rows, |n| scale::row(&alice, n, 100), |_| clock.advance(Duration::from_millis(1))).await;
+        scale::fill(
+            &store,
+            0..rows,
+            |n| scale::row(&alice, n, 100),
+            |_| clock.advance(Duration::from_millis(1)),
+        )
+        .await;
         let spread = |number: usize| number.wrapping_mul(7_919_993) % rows;
         let read = per_await(CALLS, |number| {
             let (store, alice, key) = (&store, &alice, scale::key(spread(number)));

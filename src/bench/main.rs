@@ -71,14 +71,18 @@ fn main() {
     }
     // Minutes: only for those who ask for it.
     let wants = |part: &str| {
-        wanted.iter().any(|wanted| wanted.starts_with("scale") && format!("scale-{part}").starts_with(wanted))
+        wanted.iter().any(|wanted| {
+            wanted.starts_with("scale") && format!("scale-{part}").starts_with(wanted)
+        })
     };
     if wants("conversation") {
         conversation::scale(&mut table);
     }
     scale::scale(&mut table, wants);
     growth::growth(&mut table, |part| {
-        wanted.iter().any(|wanted| wanted.starts_with("growth") && format!("growth-{part}").starts_with(wanted))
+        wanted.iter().any(|wanted| {
+            wanted.starts_with("growth") && format!("growth-{part}").starts_with(wanted)
+        })
     });
     table.print();
     // A run with named benchmarks fails if a target is missed.

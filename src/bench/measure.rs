@@ -19,11 +19,14 @@ pub(crate) fn process_cpu() -> Duration {
 
 fn of(clock: ClockId) -> Duration {
     let time = clock_gettime(clock);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
 }
 
-/// Runs two operations in turn, `count` times a round each, and returns the medians of the thread's CPU
-/// microseconds per operation. In turn, so that whatever else the machine does meets both.
+/// Runs two operations in turn, `count` times a round each, and returns the medians of the thread's
+/// CPU microseconds per operation. In turn, so that whatever else the machine does meets both.
 pub(crate) fn per_operation(count: usize, mut operations: [&mut dyn FnMut(); 2]) -> [f64; 2] {
     let mut rounds = [Vec::new(), Vec::new()];
     for round in 0..=ROUNDS {
@@ -57,12 +60,24 @@ pub(crate) fn percentile(times: &mut [Duration], percent: f64) -> Duration {
 /// Returns the resident memory of a process.
 pub(crate) fn resident_mib(process: u32) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").trim().parse::<f64>().unwrap() / 1024.0
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap();
+    line.trim()
+        .trim_end_matches(" kB")
+        .trim()
+        .parse::<f64>()
+        .unwrap()
+        / 1024.0
 }
 
-/// Returns the release program: the one that `HELMDECK_RELEASE_PROGRAM` names, or that beside this one.
-#[expect(clippy::disallowed_methods, reason = "a benchmark is no part of the program")]
+/// Returns the release program: the one that `HELMDECK_RELEASE_PROGRAM` names, or that beside this
+/// one.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a benchmark is no part of the program"
+)]
 pub(crate) fn program() -> std::path::PathBuf {
     let named = std::env::var_os("HELMDECK_RELEASE_PROGRAM").map(std::path::PathBuf::from);
     named.unwrap_or_else(|| std::env::current_exe().unwrap().with_file_name("helmdeck"))
@@ -80,7 +95,8 @@ impl Table {
             (_, true) => "met",
             (_, false) => "MISSED",
         };
-        self.0.push((what.to_owned(), figure, target.to_owned(), verdict));
+        self.0
+            .push((what.to_owned(), figure, target.to_owned(), verdict));
     }
 
     /// Returns whether a target is not reached.
@@ -89,9 +105,14 @@ impl Table {
     }
 
     pub(crate) fn print(&self) {
-        let width =
-            |pick: fn(&(String, String, String, &'static str)) -> usize| self.0.iter().map(pick).max().unwrap_or(0);
-        let (a, b, c) = (width(|r| r.0.len()), width(|r| r.1.len()), width(|r| r.2.len()));
+        let width = |pick: fn(&(String, String, String, &'static str)) -> usize| {
+            self.0.iter().map(pick).max().unwrap_or(0)
+        };
+        let (a, b, c) = (
+            width(|r| r.0.len()),
+            width(|r| r.1.len()),
+            width(|r| r.2.len()),
+        );
         for (what, figure, target, verdict) in &self.0 {
             println!("{what:<a$}  {figure:>b$}  {target:<c$}  {verdict}");
         }

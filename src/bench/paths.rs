@@ -1,7 +1,7 @@
 //! The paths whose instructions are counted: each does the same thing a given number of times.
 //!
-//! `guard.sh` runs each path under callgrind with two numbers. The difference is what the repetitions cost, in all threads,
-//! without the start.
+//! `guard.sh` runs each path under callgrind with two numbers. The difference is what the
+//! repetitions cost, in all threads, without the start.
 
 use std::sync::Arc;
 
@@ -14,7 +14,9 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-use crate::calls::{CACHE, FULL_OUTPUT, INPUT, cached_pack, call, pack, runtime_free, sealed_engine, without_audit};
+use crate::calls::{
+    CACHE, FULL_OUTPUT, INPUT, cached_pack, call, pack, runtime_free, sealed_engine, without_audit,
+};
 use crate::{conversation, mcp, rest};
 
 const PLAIN_OUTPUT: &str = "[output]\ntype = \"object\"\n";
@@ -29,10 +31,16 @@ pub(crate) const PATHS: [Path; 14] = [
     ("shut-output-schema", |count| shut(FULL_OUTPUT, "", count)),
     ("hit", |count| hits(64 << 20, &|_| INPUT.to_owned(), count)),
     ("hit-spelled-anew", |count| hits(64 << 20, &spelled, count)),
-    ("hit-sealed-sqlite", |count| hits(0, &|_| INPUT.to_owned(), count)),
+    ("hit-sealed-sqlite", |count| {
+        hits(0, &|_| INPUT.to_owned(), count)
+    }),
     ("miss", misses),
-    ("rest-hit", |count| over_http(&|address| rest::rest_request(address), count)),
-    ("mcp-hit", |count| over_http(&|address| mcp::newest(address), count)),
+    ("rest-hit", |count| {
+        over_http(&|address| rest::rest_request(address), count)
+    }),
+    ("mcp-hit", |count| {
+        over_http(&|address| mcp::newest(address), count)
+    }),
     ("put-sealed", puts),
     ("get-sealed", gets),
     ("turn", turns),
@@ -49,10 +57,14 @@ pub(crate) fn run(arguments: &[String]) {
         return PATHS.iter().for_each(|(name, _)| println!("{name}"));
     }
     let named = |name: &String| PATHS.iter().find(|(known, _)| known == name);
-    let (Some((_, path)), Some(Ok(count))) =
-        (arguments.first().and_then(named), arguments.get(1).map(|count| count.parse()))
-    else {
-        panic!("path NAME COUNT; names: {}", PATHS.map(|(name, _)| name).join(" "));
+    let (Some((_, path)), Some(Ok(count))) = (
+        arguments.first().and_then(named),
+        arguments.get(1).map(|count| count.parse()),
+    ) else {
+        panic!(
+            "path NAME COUNT; names: {}",
+            PATHS.map(|(name, _)| name).join(" ")
+        );
     };
     path(count);
 }
@@ -67,31 +79,43 @@ fn shut(output: &str, memory: &str, count: usize) {
     let runtime = runtime();
     let _guard = runtime.enter();
     let packs = vec![pack(output, memory)];
-    let engine = Engine::builder(Config::default()).builtins(packs).clock(Arc::new(ManualClock::default())).build();
+    let engine = Engine::builder(Config::default())
+        .builtins(packs)
+        .clock(Arc::new(ManualClock::default()))
+        .build();
     for _ in 0..count {
         runtime_free(engine.call(call(&identity))).unwrap();
     }
 }
 
-/// Writes the input with spaces, differently for each number: a call that no process has seen as these bytes.
+/// Writes the input with spaces, differently for each number: a call that no process has seen as
+/// these bytes.
 fn spelled(number: usize) -> String {
     let space = |at: usize| " ".repeat(1 + (number / 16_usize.pow(at as u32)) % 16);
     let [first, second, third] = [0, 1, 2].map(space);
-    INPUT.replacen('{', &format!("{{{first}"), 1).replacen(':', &format!(":{second}"), 1).replacen(
-        ',',
-        &format!(",{third}"),
-        1,
-    )
+    INPUT
+        .replacen('{', &format!("{{{first}"), 1)
+        .replacen(':', &format!(":{second}"), 1)
+        .replacen(',', &format!(",{third}"), 1)
 }
 
 fn hits(hot_bytes: u64, input: &dyn Fn(usize) -> String, count: usize) {
-    let (folder, identity, runtime) = (tempfile::tempdir().unwrap(), Arc::new(Identity::local()), runtime());
+    let (folder, identity, runtime) = (
+        tempfile::tempdir().unwrap(),
+        Arc::new(Identity::local()),
+        runtime(),
+    );
     runtime.block_on(async {
-        let engine = sealed_engine(folder.path(), hot_bytes, vec![without_audit(cached_pack())]).await;
+        let engine =
+            sealed_engine(folder.path(), hot_bytes, vec![without_audit(cached_pack())]).await;
         engine.call(call(&identity)).await.unwrap();
         engine.memory().unwrap().flush().await;
         for number in 0..count {
-            let call = Call::new(PackName::new("bench.issues").unwrap(), input(number), Arc::clone(&identity));
+            let call = Call::new(
+                PackName::new("bench.issues").unwrap(),
+                input(number),
+                Arc::clone(&identity),
+            );
             engine.call(call).await.unwrap();
         }
         engine.shutdown().await;
@@ -99,12 +123,21 @@ fn hits(hot_bytes: u64, input: &dyn Fn(usize) -> String, count: usize) {
 }
 
 fn misses(count: usize) {
-    let (folder, identity, runtime) = (tempfile::tempdir().unwrap(), Arc::new(Identity::local()), runtime());
+    let (folder, identity, runtime) = (
+        tempfile::tempdir().unwrap(),
+        Arc::new(Identity::local()),
+        runtime(),
+    );
     runtime.block_on(async {
-        let engine = sealed_engine(folder.path(), 64 << 20, vec![without_audit(cached_pack())]).await;
+        let engine =
+            sealed_engine(folder.path(), 64 << 20, vec![without_audit(cached_pack())]).await;
         for number in 0..count {
             let input = INPUT.replace("hello-world", &format!("hello-{number}"));
-            let call = Call::new(PackName::new("bench.issues").unwrap(), input, Arc::clone(&identity));
+            let call = Call::new(
+                PackName::new("bench.issues").unwrap(),
+                input,
+                Arc::clone(&identity),
+            );
             engine.call(call).await.unwrap();
             engine.memory().unwrap().flush().await;
         }
@@ -116,8 +149,12 @@ fn misses(count: usize) {
 fn over_http(request: &dyn Fn(&str) -> String, count: usize) {
     let (folder, runtime) = (tempfile::tempdir().unwrap(), runtime());
     runtime.block_on(async {
-        let engine = sealed_engine(folder.path(), 64 << 20, vec![without_audit(cached_pack())]).await;
-        engine.call(call(&Arc::new(Identity::local()))).await.unwrap();
+        let engine =
+            sealed_engine(folder.path(), 64 << 20, vec![without_audit(cached_pack())]).await;
+        engine
+            .call(call(&Arc::new(Identity::local())))
+            .await
+            .unwrap();
         let stop = CancellationToken::new();
         let address = rest::cached(engine, &stop).await;
         let request = request(&address);
@@ -149,7 +186,12 @@ fn puts(count: usize) {
 }
 
 fn row(number: usize) -> Put {
-    Put::new(Namespace::new("local", "local", None), Kind::Cache, format!("bench/{number}"), vec![7; 4096])
+    Put::new(
+        Namespace::new("local", "local", None),
+        Kind::Cache,
+        format!("bench/{number}"),
+        vec![7; 4096],
+    )
 }
 
 fn gets(count: usize) {
@@ -159,7 +201,11 @@ fn gets(count: usize) {
         store.put(row(0)).await.unwrap();
         let (namespace, key) = (Namespace::new("local", "local", None), "bench/0");
         for _ in 0..count {
-            store.get(&namespace, Kind::Cache, key).await.unwrap().unwrap();
+            store
+                .get(&namespace, Kind::Cache, key)
+                .await
+                .unwrap()
+                .unwrap();
         }
         store.close().await.unwrap();
     });
@@ -171,7 +217,13 @@ fn turns(count: usize) {
         let store = conversation::open(folder.path()).await;
         let memory = conversation::memory(&store, |_| {});
         for turn in 0..count {
-            memory.add_turn(&Dialogue::new("local", "local", "one"), conversation::new_turn(turn)).await.unwrap();
+            memory
+                .add_turn(
+                    &Dialogue::new("local", "local", "one"),
+                    conversation::new_turn(turn),
+                )
+                .await
+                .unwrap();
         }
         conversation::close(&[memory], &*store).await;
     });
@@ -190,7 +242,10 @@ fn contexts(hot: bool, count: usize) {
         });
         let identity = Dialogue::new("local", "local", "one");
         for turn in 0..50 {
-            memory.add_turn(&identity, conversation::new_turn(turn)).await.unwrap();
+            memory
+                .add_turn(&identity, conversation::new_turn(turn))
+                .await
+                .unwrap();
         }
         for _ in 0..count {
             memory.context(&identity).await.unwrap();

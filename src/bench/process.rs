@@ -11,7 +11,12 @@ use crate::measure::{Table, median, resident_mib};
 pub(crate) fn idle(table: &mut Table) {
     let binary = crate::measure::program();
     if !binary.exists() {
-        table.add("idle serve", "not measured: build the release binary first".to_owned(), "measured", false);
+        table.add(
+            "idle serve",
+            "not measured: build the release binary first".to_owned(),
+            "measured",
+            false,
+        );
         return;
     }
     let (mut starts, mut sizes) = (Vec::new(), Vec::new());
@@ -32,12 +37,21 @@ pub(crate) fn idle(table: &mut Table) {
             .lines()
             .map_while(Result::ok)
             .find_map(|line| {
-                line.split("http://").nth(1).map(|rest| rest.trim_end_matches(['"', '}', '/', ' ']).to_owned())
+                line.split("http://")
+                    .nth(1)
+                    .map(|rest| rest.trim_end_matches(['"', '}', '/', ' ']).to_owned())
             })
             .expect("serve says where it listens");
-        let address: String = address.chars().take_while(|c| c.is_ascii_digit() || matches!(c, '.' | ':')).collect();
+        let address: String = address
+            .chars()
+            .take_while(|c| c.is_ascii_digit() || matches!(c, '.' | ':'))
+            .collect();
         let mut connection = TcpStream::connect(&address).unwrap();
-        write!(connection, "GET /readyz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
+        write!(
+            connection,
+            "GET /readyz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n"
+        )
+        .unwrap();
         let mut answer = String::new();
         connection.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -48,6 +62,16 @@ pub(crate) fn idle(table: &mut Table) {
         child.wait().unwrap();
     }
     let (start, size) = (median(starts.into_iter()), median(sizes.into_iter()));
-    table.add("serve, from start to ready", format!("{start:.0} ms"), "< 15 ms", start < 15.0);
-    table.add("serve, idle, resident", format!("{size:.1} MiB"), "< 20 MiB", size < 20.0);
+    table.add(
+        "serve, from start to ready",
+        format!("{start:.0} ms"),
+        "< 15 ms",
+        start < 15.0,
+    );
+    table.add(
+        "serve, idle, resident",
+        format!("{size:.1} MiB"),
+        "< 20 MiB",
+        size < 20.0,
+    );
 }

@@ -22,8 +22,14 @@ pub(crate) fn puts(table: &mut Table) {
             alone.push(raw_puts(level, 1));
             grouped.push(raw_puts(level, WRITERS));
         }
-        let [sealed, alone, grouped] = [sealed, alone, grouped].map(|rates| median(rates.into_iter()));
-        table.add(&format!("sealed SQLite put, 8 writers, {level}"), format!("{sealed:.0}/s"), "", true);
+        let [sealed, alone, grouped] =
+            [sealed, alone, grouped].map(|rates| median(rates.into_iter()));
+        table.add(
+            &format!("sealed SQLite put, 8 writers, {level}"),
+            format!("{sealed:.0}/s"),
+            "",
+            true,
+        );
         let share = sealed / alone * 100.0;
         table.add(
             "  of raw rusqlite, 8 threads, a commit each",
@@ -48,7 +54,9 @@ fn sealed_puts(kind: Kind) -> f64 {
         let keyring = KeyRing::parse(("KEY", KEY), None).unwrap();
         let clock = Arc::new(SystemClock::default());
         let store: Arc<dyn Store> =
-            helmdeck_memory::open(&url, keyring, helmdeck_memory::Config::default(), clock).await.unwrap();
+            helmdeck_memory::open(&url, keyring, helmdeck_memory::Config::default(), clock)
+                .await
+                .unwrap();
         let started = Instant::now();
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
@@ -56,7 +64,12 @@ fn sealed_puts(kind: Kind) -> f64 {
                 tokio::spawn(async move {
                     let namespace = Namespace::new("local", "local", None);
                     for n in 0..EACH {
-                        let put = Put::new(namespace.clone(), kind, format!("bench/{writer}/{n}"), vec![7; VALUE]);
+                        let put = Put::new(
+                            namespace.clone(),
+                            kind,
+                            format!("bench/{writer}/{n}"),
+                            vec![7; VALUE],
+                        );
                         store.put(put).await.unwrap();
                     }
                 })
@@ -77,8 +90,12 @@ fn sealed_puts(kind: Kind) -> f64 {
 fn raw_puts(level: &str, group: usize) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     let connection = rusqlite::Connection::open(folder.path().join("raw.db")).unwrap();
-    connection.pragma_update(None, "journal_mode", "WAL").unwrap();
-    connection.pragma_update(None, "synchronous", level).unwrap();
+    connection
+        .pragma_update(None, "journal_mode", "WAL")
+        .unwrap();
+    connection
+        .pragma_update(None, "synchronous", level)
+        .unwrap();
     connection
         .execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, tenant TEXT, subject TEXT, kind TEXT, key TEXT, value BLOB, at INTEGER, UNIQUE (tenant, subject, kind, key))")
         .unwrap();
@@ -90,7 +107,13 @@ fn raw_puts(level: &str, group: usize) -> f64 {
             .prepare_cached("INSERT INTO t (tenant, subject, kind, key, value, at) VALUES ('local', 'local', 'cache', ?1, ?2, ?3) ON CONFLICT (tenant, subject, kind, key) DO UPDATE SET value = ?2, at = ?3")
             .unwrap();
         for n in from..from + count {
-            statement.execute((format!("bench/{writer}/{n}"), vec![7_u8; VALUE], i64::try_from(n).unwrap())).unwrap();
+            statement
+                .execute((
+                    format!("bench/{writer}/{n}"),
+                    vec![7_u8; VALUE],
+                    i64::try_from(n).unwrap(),
+                ))
+                .unwrap();
         }
         drop(statement);
         connection.execute_batch("COMMIT").unwrap();

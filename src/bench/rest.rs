@@ -1,7 +1,7 @@
 //! Requests per second of a hit, against a bare axum handler that sends the same bytes.
 //!
-//! Both servers run in this process. The load comes from a separate process (this binary again), so that client and
-//! server do not share a runtime.
+//! Both servers run in this process. The load comes from a separate process (this binary again), so
+//! that client and server do not share a runtime.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -32,9 +32,18 @@ pub(crate) fn requests(table: &mut Table) {
         let identity = std::sync::Arc::new(Identity::local());
         engine.call(call(&identity)).await.unwrap();
         let body = bytes::Bytes::from(engine.call(call(&identity)).await.unwrap().to_json());
-        let quiet = sealed_engine(folders[1].path(), 64 << 20, vec![without_audit(cached_pack())]).await;
+        let quiet = sealed_engine(
+            folders[1].path(),
+            64 << 20,
+            vec![without_audit(cached_pack())],
+        )
+        .await;
         quiet.call(call(&identity)).await.unwrap();
-        (bare(body).await, cached(engine, &stop).await, cached(quiet, &stop).await)
+        (
+            bare(body).await,
+            cached(engine, &stop).await,
+            cached(quiet, &stop).await,
+        )
     });
     let mut rates = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..PAIRS {
@@ -43,11 +52,26 @@ pub(crate) fn requests(table: &mut Table) {
         }
     }
     let [bare, audited, quiet] = rates.map(|rates| median(rates.into_iter()));
-    table.add("REST, bare axum handler, the same bytes", format!("{bare:.0}/s"), "", true);
+    table.add(
+        "REST, bare axum handler, the same bytes",
+        format!("{bare:.0}/s"),
+        "",
+        true,
+    );
     let share = audited / bare * 100.0;
-    table.add("REST, hit, an audit row each", format!("{audited:.0}/s, {share:.0} %"), ">= 80 %", share >= 80.0);
+    table.add(
+        "REST, hit, an audit row each",
+        format!("{audited:.0}/s, {share:.0} %"),
+        ">= 80 %",
+        share >= 80.0,
+    );
     let share = quiet / bare * 100.0;
-    table.add("REST, hit, no_audit", format!("{quiet:.0}/s, {share:.0} %"), ">= 80 %", share >= 80.0);
+    table.add(
+        "REST, hit, no_audit",
+        format!("{quiet:.0}/s, {share:.0} %"),
+        ">= 80 %",
+        share >= 80.0,
+    );
     stop.cancel();
 }
 
@@ -55,7 +79,12 @@ pub(crate) fn requests(table: &mut Table) {
 async fn bare(body: bytes::Bytes) -> String {
     let answer = move |_: bytes::Bytes| {
         let body = body.clone();
-        async move { ([(axum::http::header::CONTENT_TYPE, "application/json")], body) }
+        async move {
+            (
+                [(axum::http::header::CONTENT_TYPE, "application/json")],
+                body,
+            )
+        }
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -75,17 +104,21 @@ pub(crate) async fn echo(request: usize, answer: Vec<u8>) -> String {
             stream.set_nodelay(true).unwrap();
             tokio::spawn(async move {
                 let mut buffer = vec![0; request];
-                while stream.read_exact(&mut buffer).await.is_ok() && stream.write_all(&answer).await.is_ok() {}
+                while stream.read_exact(&mut buffer).await.is_ok()
+                    && stream.write_all(&answer).await.is_ok()
+                {}
             });
         }
     });
     address
 }
 
-/// Answers whatever arrives on a connection with an answer of so many bytes, until it is killed; prints where it listens. What is
-/// left is what the kernel and the load cost.
+/// Answers whatever arrives on a connection with an answer of so many bytes, until it is killed;
+/// prints where it listens. What is left is what the kernel and the load cost.
 pub(crate) fn answer_anything(bytes: usize) {
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {bytes}\r\n\r\n");
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {bytes}\r\n\r\n"
+    );
     let answer: std::sync::Arc<[u8]> = [head.into_bytes(), vec![b'x'; bytes]].concat().into();
     crate::calls::runtime().block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -107,16 +140,32 @@ pub(crate) fn answer_anything(bytes: usize) {
 pub(crate) async fn cached(engine: helmdeck_engine::Engine, stop: &CancellationToken) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    tokio::spawn(helmdeck_server::serve(listener, engine, ServerConfig::default(), stop.clone()));
+    tokio::spawn(helmdeck_server::serve(
+        listener,
+        engine,
+        ServerConfig::default(),
+        stop.clone(),
+    ));
     address
 }
 
 /// Returns the answers per second to this request, sent over so many connections.
 pub(crate) fn rate(address: &str, request: &str, connections: usize) -> f64 {
     let binary = std::env::current_exe().unwrap();
-    let output = Command::new(binary).args(["load", address, request, &connections.to_string()]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+    let output = Command::new(binary)
+        .args(["load", address, request, &connections.to_string()])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap()
 }
 
 /// The call of the pack over REST.
@@ -127,22 +176,31 @@ pub(crate) fn rest_request(address: &str) -> String {
     )
 }
 
-/// What the load puts another number of the same length in place of on each connection: a session has
-/// one call of an id at a time.
+/// What the load puts another number of the same length in place of on each connection: a session
+/// has one call of an id at a time.
 pub(crate) const ID: &str = r#""id":10"#;
 
 /// Sends requests over kept connections for a while, from one thread, and prints the rate.
 ///
 /// All connections are written to before any is read, as many clients would.
 pub(crate) fn load(arguments: &[String]) {
-    let [address, head, count] = arguments else { panic!("an address, a request and a number of connections") };
+    let [address, head, count] = arguments else {
+        panic!("an address, a request and a number of connections")
+    };
     let count: usize = count.parse().unwrap();
-    let mut connections: Vec<TcpStream> = (0..count).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let mut connections: Vec<TcpStream> = (0..count)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
     for connection in &connections {
         connection.set_nodelay(true).unwrap();
-        connection.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        connection
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
     }
-    let requests: Vec<String> = (10..).take(count).map(|id| head.replacen(ID, &format!(r#""id":{id}"#), 1)).collect();
+    let requests: Vec<String> = (10..)
+        .take(count)
+        .map(|id| head.replacen(ID, &format!(r#""id":{id}"#), 1))
+        .collect();
     let mut buffer = vec![0; 64 << 10];
     let (started, mut answered) = (Instant::now(), 0_u64);
     while started.elapsed() < Duration::from_secs(SECONDS) {
@@ -169,11 +227,15 @@ fn read_answer(connection: &mut TcpStream, buffer: &mut [u8]) {
     }
 }
 
-/// Returns the length in bytes of the answer that begins here, with its head, as soon as the head is whole.
+/// Returns the length in bytes of the answer that begins here, with its head, as soon as the head
+/// is whole.
 pub(crate) fn answer_length(begun: &[u8]) -> Option<usize> {
     let end = begun.windows(4).position(|part| part == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&begun[..end]).unwrap();
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .unwrap();
     Some(end + 4 + length.parse::<usize>().unwrap())
 }

@@ -14,7 +14,12 @@ const NOTES: usize = 5_000;
 pub(crate) fn doors(table: &mut Table) {
     let binary = crate::measure::program();
     if !binary.exists() {
-        table.add("seam", "not measured: build the release binary first".to_owned(), "measured", false);
+        table.add(
+            "seam",
+            "not measured: build the release binary first".to_owned(),
+            "measured",
+            false,
+        );
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -32,14 +37,28 @@ pub(crate) fn doors(table: &mut Table) {
         std::fs::create_dir_all(repo.join(".git").join(needed)).unwrap();
     }
     for note in 0..NOTES {
-        let text = format!("---\nstatus: active\n---\n# Decision {note}\n{}\n", "Words that fill a note. ".repeat(40));
-        write(&vault.join(format!("projects/measured/decisions/{note:05}.md")), &text);
+        let text = format!(
+            "---\nstatus: active\n---\n# Decision {note}\n{}\n",
+            "Words that fill a note. ".repeat(40)
+        );
+        write(
+            &vault.join(format!("projects/measured/decisions/{note:05}.md")),
+            &text,
+        );
     }
     write(&vault.join("personal/_always-load/rule.md"), "Always.\n");
     let start = |program: &Path, words: &[&str]| {
         let mut command = Command::new(program);
-        command.args(words).env_clear().env("HOME", folder.path()).env("MEMORY_VAULT_PATH", &vault).current_dir(&repo);
-        command.env("PATH", "/usr/bin:/bin").stdin(Stdio::null()).stdout(Stdio::null());
+        command
+            .args(words)
+            .env_clear()
+            .env("HOME", folder.path())
+            .env("MEMORY_VAULT_PATH", &vault)
+            .current_dir(&repo);
+        command
+            .env("PATH", "/usr/bin:/bin")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         let started = Instant::now();
         assert!(command.status().unwrap().success(), "{words:?}");
         started.elapsed().as_secs_f64() * 1e3
@@ -58,11 +77,31 @@ pub(crate) fn doors(table: &mut Table) {
             }
         }
     }
-    let [nothing, git, state, recall] =
-        times.map(|times| if times.is_empty() { f64::NAN } else { median(times.into_iter()) });
+    let [nothing, git, state, recall] = times.map(|times| {
+        if times.is_empty() {
+            f64::NAN
+        } else {
+            median(times.into_iter())
+        }
+    });
     table.add("/bin/true", format!("{nothing:.2} ms"), "", true);
-    table.add("git remote get-url origin", format!("{git:.2} ms"), "", true);
+    table.add(
+        "git remote get-url origin",
+        format!("{git:.2} ms"),
+        "",
+        true,
+    );
     let (times, limit) = (state / nothing, 2.0);
-    table.add("seam state-path", format!("{state:.2} ms, {times:.1} x true"), "<= 2 x /bin/true", times <= limit);
-    table.add("seam recall-here, 5000 notes", format!("{recall:.2} ms"), "<= 30 ms", recall <= 30.0);
+    table.add(
+        "seam state-path",
+        format!("{state:.2} ms, {times:.1} x true"),
+        "<= 2 x /bin/true",
+        times <= limit,
+    );
+    table.add(
+        "seam recall-here, 5000 notes",
+        format!("{recall:.2} ms"),
+        "<= 30 ms",
+        recall <= 30.0,
+    );
 }

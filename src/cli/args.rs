@@ -31,7 +31,8 @@ pub(crate) use artifact::{ArtifactCommand, ArtifactGetArgs, ArtifactListArgs};
 pub(crate) use audit::AuditCommand;
 pub(crate) use cache::{CacheCommand, PurgeArgs, Which};
 pub(crate) use conversation::{
-    AddArgs, ContextFormat, ConversationCommand, ConversationIdArgs, ConversationListArgs, SnapshotArgs, WhoseArgs,
+    AddArgs, ContextFormat, ConversationCommand, ConversationIdArgs, ConversationListArgs,
+    SnapshotArgs, WhoseArgs,
 };
 pub(crate) use drain::DrainArgs;
 pub(crate) use health::HealthArgs;
@@ -46,9 +47,15 @@ pub(crate) use token::{TokenCommand, TokenCreateArgs};
 pub(crate) use ui::UiArgs;
 pub(crate) use vault::{GrantArgs, SetArgs, VaultCommand};
 
-/// Run typed packs from the shell, over REST and over MCP, with an optional encrypted memory (off by default)
+/// Run typed packs from the shell, over REST and over MCP, with an optional encrypted memory (off
+/// by default)
 #[derive(Debug, Parser)]
-#[command(name = "helmdeck", version, propagate_version = false, max_term_width = 100)]
+#[command(
+    name = "helmdeck",
+    version,
+    propagate_version = false,
+    max_term_width = 100
+)]
 pub(crate) struct Cli {
     /// Global options.
     #[command(flatten)]
@@ -136,10 +143,12 @@ pub(crate) enum Command {
     /// Serve packs over REST and MCP
     Serve(ServeArgs),
     /// Print the address of the pages, with a link that signs a browser in once
-    #[command(after_help = "Without authentication the pages need no sign-in, and the link has none.\n\n\
+    #[command(
+        after_help = "Without authentication the pages need no sign-in, and the link has none.\n\n\
         Examples:\n  \
         helmdeck ui\n  \
-        helmdeck ui --url https://deck.example --tenant acme --user ann --scope \"packs:run memory:read\"")]
+        helmdeck ui --url https://deck.example --tenant acme --user ann --scope \"packs:run memory:read\""
+    )]
     Ui(UiArgs),
     /// Serve packs to one MCP client over stdio; or add, list and remove MCP servers
     Mcp(McpArgs),
@@ -266,7 +275,8 @@ pub(crate) enum MemoryCommand {
     Get(GetArgs),
     /// Delete entries of any kind but the audit of a caller (works without the key)
     Purge(PurgeArgs),
-    /// Delete the whole store so that a new key can be used; also removes a damaged file (works without the key)
+    /// Delete the whole store so that a new key can be used; also removes a damaged file (works
+    /// without the key)
     #[command(
         after_help = "Use this after losing the key: without it, nothing in the store can be read. First stop all\n\
         servers that use the old key; they would write entries that the new key cannot open."
@@ -417,7 +427,10 @@ fn parse_namespace(text: &str) -> Result<Namespace, String> {
         (Some(tenant), Some(subject), session) if !tenant.is_empty() && session != Some("") => {
             Ok(Namespace::new(tenant, subject, session))
         }
-        _ => Err("write tenant/user or tenant/user/session; tenant/ is shared by the whole tenant".to_owned()),
+        _ => Err(
+            "write tenant/user or tenant/user/session; tenant/ is shared by the whole tenant"
+                .to_owned(),
+        ),
     }
 }
 

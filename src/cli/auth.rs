@@ -22,11 +22,13 @@ pub(crate) const CLIENT_SECRET_FILE: &str = "HELMDECK_CLIENT_SECRET_FILE";
 /// Reads the secret, `None` if there is none. White space around it does not belong to it.
 ///
 /// # Errors
-/// A configuration failure that names the variable: the secret is too short, both variables are set, or the file cannot
-/// be read.
+/// A configuration failure that names the variable: the secret is too short, both variables are
+/// set, or the file cannot be read.
 pub(crate) fn shared_secret(env: &ProcessEnvironment) -> Result<Option<Secret>> {
     let found = secret_file::of_environment(env, SECRET, SECRET_FILE, Readers::Anybody)?;
-    let Some((label, text)) = found else { return Ok(None) };
+    let Some((label, text)) = found else {
+        return Ok(None);
+    };
     let text = text.trim();
     if text.len() < MIN_SECRET_BYTES {
         return Err(Failure::config(format!(
@@ -43,13 +45,16 @@ pub(crate) fn shared_secret(env: &ProcessEnvironment) -> Result<Option<Secret>> 
 /// # Errors
 /// A configuration failure that names the variable.
 pub(crate) fn client_secret(env: &ProcessEnvironment) -> Result<Option<Secret>> {
-    let found = secret_file::of_environment(env, CLIENT_SECRET, CLIENT_SECRET_FILE, Readers::Anybody)?;
+    let found =
+        secret_file::of_environment(env, CLIENT_SECRET, CLIENT_SECRET_FILE, Readers::Anybody)?;
     Ok(found.map(|(_, text)| Secret::new(text.trim().to_owned())))
 }
 
 /// Says whether the operator set a secret, good or not.
 pub(crate) fn is_set(env: &ProcessEnvironment) -> bool {
-    [SECRET, SECRET_FILE].iter().any(|name| matches!(env.text(name), Ok(Some(_)) | Err(_)))
+    [SECRET, SECRET_FILE]
+        .iter()
+        .any(|name| matches!(env.text(name), Ok(Some(_)) | Err(_)))
 }
 
 #[cfg(test)]
@@ -64,8 +69,19 @@ mod tests {
     fn a_secret_is_at_least_32_bytes_and_never_repeated() {
         assert!(secret(&[]).unwrap().is_none());
         let good = "canary".repeat(6);
-        assert_eq!(secret(&[(SECRET, &format!(" {good}\n"))]).unwrap().unwrap().expose(), good);
-        for bad in ["", "canary", &"canary".repeat(5), &format!("{}{}", "canary", " ".repeat(40))] {
+        assert_eq!(
+            secret(&[(SECRET, &format!(" {good}\n"))])
+                .unwrap()
+                .unwrap()
+                .expose(),
+            good
+        );
+        for bad in [
+            "",
+            "canary",
+            &"canary".repeat(5),
+            &format!("{}{}", "canary", " ".repeat(40)),
+        ] {
             let failure = secret(&[(SECRET, bad)]).unwrap_err();
             assert_eq!(failure.exit() as u8, 78);
             assert!(
@@ -74,9 +90,24 @@ mod tests {
                 failure.text()
             );
         }
-        assert!(secret(&[(SECRET, &good), (SECRET_FILE, "/k")]).unwrap_err().message().contains("both set"));
-        assert!(secret(&[(SECRET_FILE, "")]).unwrap_err().message().contains("empty"));
-        assert!(secret(&[(SECRET_FILE, "/no/such")]).unwrap_err().message().contains("/no/such"));
+        assert!(
+            secret(&[(SECRET, &good), (SECRET_FILE, "/k")])
+                .unwrap_err()
+                .message()
+                .contains("both set")
+        );
+        assert!(
+            secret(&[(SECRET_FILE, "")])
+                .unwrap_err()
+                .message()
+                .contains("empty")
+        );
+        assert!(
+            secret(&[(SECRET_FILE, "/no/such")])
+                .unwrap_err()
+                .message()
+                .contains("/no/such")
+        );
     }
 
     #[test]
@@ -85,8 +116,16 @@ mod tests {
         let path = folder.path().join("secret");
         let text = path.to_str().unwrap();
         std::fs::write(&path, format!("{}\n", "s".repeat(32))).unwrap();
-        assert_eq!(secret(&[(SECRET_FILE, text)]).unwrap().unwrap().expose(), "s".repeat(32));
+        assert_eq!(
+            secret(&[(SECRET_FILE, text)]).unwrap().unwrap().expose(),
+            "s".repeat(32)
+        );
         std::fs::write(&path, "s".repeat(5000)).unwrap();
-        assert!(secret(&[(SECRET_FILE, text)]).unwrap_err().message().contains("too long"));
+        assert!(
+            secret(&[(SECRET_FILE, text)])
+                .unwrap_err()
+                .message()
+                .contains("too long")
+        );
     }
 }

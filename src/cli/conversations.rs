@@ -41,9 +41,17 @@ impl Opening {
     /// # Errors
     /// `SummarizerRequired`, `Invalid`: the settings contradict each other.
     pub(crate) fn open(&self, store: Arc<dyn Store>, events: Bus) -> Result<ConversationMemory> {
-        let dependencies =
-            Dependencies { store, events, clock: Arc::clone(&self.clock), summarizer: self.summarizer()? };
-        let open = if self.folds { ConversationMemory::open } else { ConversationMemory::open_briefly };
+        let dependencies = Dependencies {
+            store,
+            events,
+            clock: Arc::clone(&self.clock),
+            summarizer: self.summarizer()?,
+        };
+        let open = if self.folds {
+            ConversationMemory::open
+        } else {
+            ConversationMemory::open_briefly
+        };
         open(self.config.clone(), dependencies)
     }
 
@@ -64,12 +72,14 @@ impl Opening {
 /// Says whether `rolling_summary` is set without a summarizer.
 pub(crate) fn lacks_summarizer(config: &Config) -> bool {
     let summarizer = &config.summarizer;
-    config.strategy == Strategy::RollingSummary && (summarizer.endpoint.is_empty() || summarizer.model.is_empty())
+    config.strategy == Strategy::RollingSummary
+        && (summarizer.endpoint.is_empty() || summarizer.model.is_empty())
 }
 
 /// Returns the credential for the summary of a conversation, `None` if the endpoint needs none.
 ///
-/// It acts for the conversation's owner, so that a credential granted to one user is not spent on another.
+/// It acts for the conversation's owner, so that a credential granted to one user is not spent on
+/// another.
 fn credential(
     secrets: &dyn Secrets,
     name: &str,
@@ -81,7 +91,9 @@ fn credential(
     }
     let caller = helmdeck_core::Identity::new(&identity.tenant, &identity.user)
         .map_err(|message| Error::new(Code::CredentialInvalid, message))?;
-    let grant = secrets.grant(name, &caller, pack)?.ok_or_else(|| secrets.missing(name))?;
+    let grant = secrets
+        .grant(name, &caller, pack)?
+        .ok_or_else(|| secrets.missing(name))?;
     secrets.reveal(&grant, &caller, pack).map(Some)
 }
 
@@ -99,7 +111,8 @@ impl Alone {
     /// # Errors
     /// A failure if the store refuses the last writes.
     pub(crate) async fn close(self) -> Result<(), Failure> {
-        // Removal of turns over a limit runs in the background; this gives it its one chance to finish.
+        // Removal of turns over a limit runs in the background; this gives it its one chance to
+        // finish.
         tokio::task::yield_now().await;
         self.memory.close(CLOSING).await;
         Ok(self.store.close().await?)
@@ -122,11 +135,20 @@ mod tests {
             identity: &helmdeck_core::Identity,
             pack: &PackName,
         ) -> helmdeck_core::Result<Option<Grant>> {
-            let granted = (name, identity.user(), pack.as_str()) == ("llm", "alice", "conversation.summarize");
-            Ok(granted.then(|| Grant { name: name.to_owned(), version: 1 }))
+            let granted = (name, identity.user(), pack.as_str())
+                == ("llm", "alice", "conversation.summarize");
+            Ok(granted.then(|| Grant {
+                name: name.to_owned(),
+                version: 1,
+            }))
         }
 
-        fn reveal(&self, _: &Grant, _: &helmdeck_core::Identity, _: &PackName) -> helmdeck_core::Result<Secret> {
+        fn reveal(
+            &self,
+            _: &Grant,
+            _: &helmdeck_core::Identity,
+            _: &PackName,
+        ) -> helmdeck_core::Result<Secret> {
             Ok(Secret::new("canary".to_owned()))
         }
 
@@ -151,12 +173,20 @@ mod tests {
     #[test]
     fn a_summary_needs_an_endpoint_and_a_model() {
         let with = |strategy, endpoint: &str, model: &str| {
-            let mut config = Config { strategy, ..Config::default() };
+            let mut config = Config {
+                strategy,
+                ..Config::default()
+            };
             config.summarizer.endpoint = endpoint.to_owned();
             config.summarizer.model = model.to_owned();
             lacks_summarizer(&config)
         };
-        assert!(with(Strategy::RollingSummary, "", "m") && with(Strategy::RollingSummary, "http://x", ""));
-        assert!(!with(Strategy::RollingSummary, "http://x", "m") && !with(Strategy::Truncation, "", ""));
+        assert!(
+            with(Strategy::RollingSummary, "", "m")
+                && with(Strategy::RollingSummary, "http://x", "")
+        );
+        assert!(
+            !with(Strategy::RollingSummary, "http://x", "m") && !with(Strategy::Truncation, "", "")
+        );
     }
 }

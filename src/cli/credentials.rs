@@ -22,7 +22,10 @@ helmdeck_core::redacted_debug!(Credentials, this => environment = this.environme
 
 impl Credentials {
     /// Combines the two.
-    pub(crate) const fn new(environment: EnvironmentSecrets, vault: Option<Arc<dyn Secrets>>) -> Self {
+    pub(crate) const fn new(
+        environment: EnvironmentSecrets,
+        vault: Option<Arc<dyn Secrets>>,
+    ) -> Self {
         Self { environment, vault }
     }
 
@@ -72,7 +75,10 @@ impl Secrets for ShutVault {
     }
 
     fn missing(&self, name: &str) -> Error {
-        Error::new(Code::CredentialInvalid, format!("credential \"{name}\": the vault does not open: {}", self.0))
+        Error::new(
+            Code::CredentialInvalid,
+            format!("credential \"{name}\": the vault does not open: {}", self.0),
+        )
     }
 
     fn generation(&self) -> u64 {
@@ -97,19 +103,32 @@ struct Credential {
 
 /// Version of every credential from a variable, which has no history.
 ///
-/// A refreshed token of the same principal keeps its cache entries. To point a name at another user's token, give it
-/// another name, or purge.
+/// A refreshed token of the same principal keeps its cache entries. To point a name at another
+/// user's token, give it another name, or purge.
 const VERSION: u64 = 1;
 
 impl EnvironmentSecrets {
     /// Reads the variables.
     pub(crate) fn new(variables: &BTreeMap<String, String>, env: &ProcessEnvironment) -> Self {
         let credential = |(name, variable): (&String, &String)| {
-            let text = env.text(variable).ok().flatten().map(str::trim).filter(|text| !text.is_empty());
+            let text = env
+                .text(variable)
+                .ok()
+                .flatten()
+                .map(str::trim)
+                .filter(|text| !text.is_empty());
             let secret = text.map(|text| Secret::new(text.to_owned()));
-            (name.clone(), Credential { variable: variable.clone(), secret })
+            (
+                name.clone(),
+                Credential {
+                    variable: variable.clone(),
+                    secret,
+                },
+            )
         };
-        Self { credentials: variables.iter().map(credential).collect() }
+        Self {
+            credentials: variables.iter().map(credential).collect(),
+        }
     }
 
     /// Returns the credentials whose variable is not set, as (credential, variable).
@@ -121,12 +140,16 @@ impl EnvironmentSecrets {
     }
 
     fn find(&self, name: &str) -> Result<Option<&Secret>> {
-        let Some(credential) = self.credentials.get(name) else { return Ok(None) };
+        let Some(credential) = self.credentials.get(name) else {
+            return Ok(None);
+        };
         credential.secret.as_ref().map(Some).ok_or_else(|| {
             let variable = &credential.variable;
             Error::new(
                 Code::CredentialInvalid,
-                format!("credential \"{name}\" comes from the variable {variable}, which is not set"),
+                format!(
+                    "credential \"{name}\" comes from the variable {variable}, which is not set"
+                ),
             )
         })
     }
@@ -134,12 +157,18 @@ impl EnvironmentSecrets {
 
 impl Secrets for EnvironmentSecrets {
     fn grant(&self, name: &str, _: &Identity, _: &PackName) -> Result<Option<Grant>> {
-        Ok(self.find(name)?.map(|_| Grant { name: name.to_owned(), version: VERSION }))
+        Ok(self.find(name)?.map(|_| Grant {
+            name: name.to_owned(),
+            version: VERSION,
+        }))
     }
 
     fn reveal(&self, grant: &Grant, _: &Identity, _: &PackName) -> Result<Secret> {
         let found = self.find(&grant.name)?.ok_or_else(|| {
-            Error::new(Code::CredentialInvalid, format!("credential \"{}\" does not exist", grant.name))
+            Error::new(
+                Code::CredentialInvalid,
+                format!("credential \"{}\" does not exist", grant.name),
+            )
         })?;
         Ok(found.clone())
     }
@@ -157,7 +186,9 @@ mod tests {
     fn secrets(token: &str) -> EnvironmentSecrets {
         let env = ProcessEnvironment::of(&[("GITHUB_TOKEN", token)]);
         let names = [("github-token", "GITHUB_TOKEN"), ("other", "OTHER")];
-        let variables = names.map(|(name, variable)| (name.to_owned(), variable.to_owned())).into();
+        let variables = names
+            .map(|(name, variable)| (name.to_owned(), variable.to_owned()))
+            .into();
         EnvironmentSecrets::new(&variables, &env)
     }
 
@@ -169,7 +200,9 @@ mod tests {
     fn a_named_variable_is_granted_and_revealed() {
         let secrets = secrets(" token\n");
         let grant = ask(&secrets, "github-token").unwrap().unwrap();
-        let revealed = secrets.reveal(&grant, &Identity::local(), &PackName::new("a.b").unwrap()).unwrap();
+        let revealed = secrets
+            .reveal(&grant, &Identity::local(), &PackName::new("a.b").unwrap())
+            .unwrap();
         assert_eq!(revealed.expose(), "token");
         assert_eq!(secrets.unset().collect::<Vec<_>>(), [("other", "OTHER")]);
     }

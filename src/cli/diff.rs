@@ -1,7 +1,7 @@
 //! Unified diffs in colour: files bold, hunks cyan, additions green, removals red.
 //!
-//! All other text is printed unchanged, without control characters. Lines keep a CR LF end, so that a diff written to a
-//! file applies; a terminal shows `^M`, as git does.
+//! All other text is printed unchanged, without control characters. Lines keep a CR LF end, so that
+//! a diff written to a file applies; a terminal shows `^M`, as git does.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -47,7 +47,10 @@ fn painted(line: &str, hunk: &mut Hunk, paint: Paint, end: &str) -> String {
         Some(found) => {
             *hunk = found;
             // The rest names the function, and may hold anything.
-            let end = safe.get(2..).and_then(|rest| rest.find("@@")).map_or(safe.len(), |at| at + 4);
+            let end = safe
+                .get(2..)
+                .and_then(|rest| rest.find("@@"))
+                .map_or(safe.len(), |at| at + 4);
             format!("{}{}", paint.text(Look::Cyan, &safe[..end]), &safe[end..])
         }
         None => paint.text(Look::Bold, &safe),
@@ -66,8 +69,15 @@ impl Hunk {
     fn starts(line: &str) -> Option<Self> {
         let (old, rest) = line.strip_prefix("@@ -")?.split_once(" +")?;
         let (new, _) = rest.split_once(" @@")?;
-        let count = |range: &str| range.split_once(',').map_or(Some(1), |(_, count)| count.parse().ok());
-        Some(Self { old: count(old)?, new: count(new)? })
+        let count = |range: &str| {
+            range
+                .split_once(',')
+                .map_or(Some(1), |(_, count)| count.parse().ok())
+        };
+        Some(Self {
+            old: count(old)?,
+            new: count(new)?,
+        })
     }
 
     /// Counts a line and returns its style; continues if the line is outside the hunk.
@@ -75,7 +85,8 @@ impl Hunk {
         let (old, new, look) = match line.as_bytes().first() {
             Some(b'+') if self.new > 0 => (0, 1, Some(Look::Green)),
             Some(b'-') if self.old > 0 => (1, 0, Some(Look::Red)),
-            // Some programs strip trailing blanks, and with them the blank that starts an empty line.
+            // Some programs strip trailing blanks, and with them the blank that starts an empty
+            // line.
             Some(b' ') | None if self.old > 0 && self.new > 0 => (1, 1, None),
             Some(b'\\') => (0, 0, Some(Look::Faint)),
             _ => {
@@ -114,7 +125,10 @@ mod tests {
     #[test]
     fn without_colours_it_is_the_diff_itself_and_a_long_one_is_cut() {
         assert_eq!(shown(DIFF, Paint(false), false, 100), (DIFF.to_owned(), 0));
-        assert_eq!(shown(DIFF, Paint(false), true, 2), ("diff --git a/x b/x\nindex 1..2 100644\n".to_owned(), 9));
+        assert_eq!(
+            shown(DIFF, Paint(false), true, 2),
+            ("diff --git a/x b/x\nindex 1..2 100644\n".to_owned(), 9)
+        );
         assert_eq!(shown("", Paint(true), true, 2), (String::new(), 0));
     }
 
@@ -123,8 +137,9 @@ mod tests {
         let hostile = "+++ b/\x1b]0;x\x07\n@@ -0,0 +1 @@ \u{202e}\x1b[2J\n+a\rb\u{9b}m\u{2066}\n";
         for paint in [Paint(true), Paint(false)] {
             let (text, _) = shown(hostile, paint, paint.0, 100);
-            let bare =
-                ["\x1b[1m", "\x1b[36m", "\x1b[32m", "\x1b[0m"].iter().fold(text, |text, code| text.replace(code, ""));
+            let bare = ["\x1b[1m", "\x1b[36m", "\x1b[32m", "\x1b[0m"]
+                .iter()
+                .fold(text, |text, code| text.replace(code, ""));
             assert_eq!(
                 bare,
                 "+++ b/\\u{1b}]0;x\\u{7}\n@@ -0,0 +1 @@ \\u{202e}\\u{1b}[2J\n+a\\u{d}b\\u{9b}m\\u{2066}\n"
@@ -134,11 +149,19 @@ mod tests {
 
     #[test]
     fn the_line_ends_of_windows_stay_and_a_terminal_shows_them() {
-        let windows = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n one\r\n-two\r\n+zw\rei\r\r\n";
+        let windows =
+            "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n one\r\n-two\r\n+zw\rei\r\r\n";
         let piped = windows.replace("zw\rei\r\r", "zw\\u{d}ei\\u{d}\r");
         assert_eq!(shown(windows, Paint(false), false, 100).0, piped);
-        assert_eq!(shown(windows, Paint(false), true, 100).0, piped.replace('\r', "^M"));
-        assert!(shown(windows, Paint(true), true, 100).0.contains("\x1b[31m-two^M\x1b[0m\n"));
+        assert_eq!(
+            shown(windows, Paint(false), true, 100).0,
+            piped.replace('\r', "^M")
+        );
+        assert!(
+            shown(windows, Paint(true), true, 100)
+                .0
+                .contains("\x1b[31m-two^M\x1b[0m\n")
+        );
     }
 
     #[test]

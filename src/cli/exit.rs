@@ -96,14 +96,22 @@ pub(crate) struct Failure {
     lines: Vec<String>,
     hint: Option<String>,
     problem: Option<Value>,
-    /// Exit code that replaces that of `exit`: of a child program, or of the signal that ended the command.
+    /// Exit code that replaces that of `exit`: of a child program, or of the signal that ended the
+    /// command.
     child: Option<u8>,
 }
 
 impl Failure {
     /// Makes a failure of a message: lower case, no period, names the thing.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), lines: Vec::new(), hint: None, problem: None, child: None }
+        Self {
+            exit,
+            message: message.into(),
+            lines: Vec::new(),
+            hint: None,
+            problem: None,
+            child: None,
+        }
     }
 
     /// Makes a failure of an error that the caller did not cause.
@@ -119,7 +127,10 @@ impl Failure {
     /// Makes a failure of a file that the command line names and that cannot be read.
     pub(crate) fn of_file(name: impl std::fmt::Display, error: &std::io::Error) -> Self {
         let absent = error.kind() == std::io::ErrorKind::NotFound;
-        Self::new(if absent { Exit::Absent } else { Exit::Failed }, format!("{name}: {error}"))
+        Self::new(
+            if absent { Exit::Absent } else { Exit::Failed },
+            format!("{name}: {error}"),
+        )
     }
 
     /// Makes a failure of the configuration.
@@ -129,12 +140,22 @@ impl Failure {
 
     /// Ends the command without a message: the reader is gone, or everything was printed.
     pub(crate) const fn silent(exit: Exit) -> Self {
-        Self { exit, message: String::new(), lines: Vec::new(), hint: None, problem: None, child: None }
+        Self {
+            exit,
+            message: String::new(),
+            lines: Vec::new(),
+            hint: None,
+            problem: None,
+            child: None,
+        }
     }
 
     /// Ends the command without a message, with the exit code of a program that it ran.
     pub(crate) fn of_child(code: u8) -> Self {
-        Self { child: Some(code), ..Self::silent(Exit::Failed) }
+        Self {
+            child: Some(code),
+            ..Self::silent(Exit::Failed)
+        }
     }
 
     /// Ends with this code if a signal ended the command.
@@ -213,7 +234,8 @@ impl Failure {
         self.hint.as_deref()
     }
 
-    /// Returns the failure as people read it: `error: what`, then where and `hint: what to do`, each indented.
+    /// Returns the failure as people read it: `error: what`, then where and `hint: what to do`,
+    /// each indented.
     pub(crate) fn shown(&self, paint: Paint) -> String {
         let line = |text: &str| printable(text).replace('\n', "\n  ");
         let what = self.lines.first().unwrap_or(&self.message);
@@ -222,7 +244,11 @@ impl Failure {
             shown.push_str(&format!("\n  {}", line(place)));
         }
         if let Some(hint) = &self.hint {
-            shown.push_str(&format!("\n  {} {}", paint.text(Look::Cyan, "hint:"), line(hint)));
+            shown.push_str(&format!(
+                "\n  {} {}",
+                paint.text(Look::Cyan, "hint:"),
+                line(hint)
+            ));
         }
         shown
     }
@@ -252,10 +278,18 @@ mod tests {
 
     #[test]
     fn nobody_is_told_to_remove_a_store_of_a_newer_version() {
-        let why = "it was written by a newer version (schema 9); this version knows schemas up to 7";
+        let why =
+            "it was written by a newer version (schema 9); this version knows schemas up to 7";
         let hint = store_hint(&StoreError::Corrupt(why.to_owned())).unwrap();
-        assert!(hint.starts_with("start the newer helmdeck") && !hint.contains("reset"), "{hint}");
-        assert!(store_hint(&StoreError::Corrupt("page 3".to_owned())).unwrap().contains("move the file away"));
+        assert!(
+            hint.starts_with("start the newer helmdeck") && !hint.contains("reset"),
+            "{hint}"
+        );
+        assert!(
+            store_hint(&StoreError::Corrupt("page 3".to_owned()))
+                .unwrap()
+                .contains("move the file away")
+        );
     }
 
     #[test]
@@ -266,9 +300,15 @@ mod tests {
         assert_eq!(exit(Code::CacheMiss), 3);
         assert_eq!(exit(Code::Forbidden), 9);
         assert_eq!(exit(Code::HandlerFailed), 1);
-        let wrong = StoreError::WrongKey { store: "a".into(), given: "b".into() };
+        let wrong = StoreError::WrongKey {
+            store: "a".into(),
+            given: "b".into(),
+        };
         assert_eq!(Failure::from(wrong).exit() as u8, 78);
-        assert_eq!(Failure::from(StoreError::Corrupt("x".into())).exit() as u8, 8);
+        assert_eq!(
+            Failure::from(StoreError::Corrupt("x".into())).exit() as u8,
+            8
+        );
     }
 
     #[test]
@@ -279,19 +319,29 @@ mod tests {
         assert_eq!(exit(ConversationError::Corrupt("x".into())), 8);
         assert_eq!(exit(ConversationError::Invalid("x".into())), 2);
         assert_eq!(exit(ConversationError::InvalidSnapshot("x".into())), 1);
-        assert_eq!(exit(ConversationError::Store(StoreError::Corrupt("x".into()))), 8);
+        assert_eq!(
+            exit(ConversationError::Store(StoreError::Corrupt("x".into()))),
+            8
+        );
         let placed = Failure::from(ConversationError::Contended).at("turns.jsonl, line 7");
-        assert!(placed.message().starts_with("turns.jsonl, line 7: memory: others"));
+        assert!(
+            placed
+                .message()
+                .starts_with("turns.jsonl, line 7: memory: others")
+        );
         assert_eq!(placed.problem()["detail"], placed.message());
     }
 
     #[test]
     fn error_has_what_where_and_hint() {
-        let places = ["/a", ""].map(|pointer| Violation { pointer: pointer.into(), detail: "no \x1b[2J".into() });
-        let error = Error::new(Code::InvalidInput, "it does not fit").with_violations(places.into());
+        let places = ["/a", ""].map(|pointer| Violation {
+            pointer: pointer.into(),
+            detail: "no \x1b[2J".into(),
+        });
+        let error =
+            Error::new(Code::InvalidInput, "it does not fit").with_violations(places.into());
         let shown = Failure::from(error).with_hint("one\ntwo").text();
-        let expected =
-            "error: invalid_input: it does not fit\n  at /a: no \\u{1b}[2J\n  at /: no \\u{1b}[2J\n  hint: one\n  two";
+        let expected = "error: invalid_input: it does not fit\n  at /a: no \\u{1b}[2J\n  at /: no \\u{1b}[2J\n  hint: one\n  two";
         assert_eq!(shown, expected);
         let painted = Failure::usage("x").with_hint("y").shown(Paint(true));
         assert_eq!(painted, "\x1b[31merror:\x1b[0m x\n  \x1b[36mhint:\x1b[0m y");
@@ -302,7 +352,11 @@ mod tests {
         let with_cause = || Failure::from(Error::new(Code::HandlerFailed, "x").with_source("y"));
         assert!(with_cause().text().contains("-v"));
         assert!(!with_cause().said_verbosely().text().contains("-v"));
-        assert!(!Failure::from(Error::new(Code::HandlerFailed, "x")).text().contains("-v"));
+        assert!(
+            !Failure::from(Error::new(Code::HandlerFailed, "x"))
+                .text()
+                .contains("-v")
+        );
     }
 
     #[test]
@@ -318,13 +372,22 @@ mod tests {
     fn table_has_every_exit_code() {
         let codes = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 78, 130, 143];
         let lines = TABLE.split("\n\n").next().unwrap().lines();
-        let listed: Vec<u8> = lines.map(|line| line.split_whitespace().next().unwrap().parse().unwrap()).collect();
+        let listed: Vec<u8> = lines
+            .map(|line| line.split_whitespace().next().unwrap().parse().unwrap())
+            .collect();
         assert_eq!(listed, codes);
         let documented = include_str!("../../docs/exit-codes.md");
         for line in TABLE.lines().filter(|line| !line.is_empty()) {
-            let row =
-                line.trim().split_once("  ").map_or(line.to_owned(), |(code, text)| format!("| {code} | {text} |"));
-            assert!(documented.contains(&row), "docs/exit-codes.md has no line {row:?}");
+            let row = line
+                .trim()
+                .split_once("  ")
+                .map_or(line.to_owned(), |(code, text)| {
+                    format!("| {code} | {text} |")
+                });
+            assert!(
+                documented.contains(&row),
+                "docs/exit-codes.md has no line {row:?}"
+            );
         }
     }
 
@@ -337,7 +400,9 @@ mod tests {
 
     #[test]
     fn the_cause_of_an_error_is_not_printed() {
-        let failure = Failure::from(Error::new(Code::HandlerFailed, "upstream failed").with_source("canary-secret"));
+        let failure = Failure::from(
+            Error::new(Code::HandlerFailed, "upstream failed").with_source("canary-secret"),
+        );
         assert!(!failure.text().contains("canary"));
         assert!(!failure.problem().to_string().contains("canary"));
     }

@@ -1,4 +1,5 @@
-//! The memory key file: made on request, and named in the configuration file as `[memory] key_file`.
+//! The memory key file: made on request, and named in the configuration file as `[memory]
+//! key_file`.
 
 use std::path::{Path, PathBuf};
 
@@ -40,10 +41,16 @@ pub(crate) struct WrittenFiles {
 /// # Errors
 /// A configuration failure without a configuration folder.
 pub(crate) fn configuration(loaded: &Loaded) -> Result<&Path> {
-    loaded.file.as_ref().map(|found| found.path.as_path()).ok_or_else(|| {
-        Failure::config("there is no configuration folder: neither XDG_CONFIG_HOME nor HOME is set")
+    loaded
+        .file
+        .as_ref()
+        .map(|found| found.path.as_path())
+        .ok_or_else(|| {
+            Failure::config(
+                "there is no configuration folder: neither XDG_CONFIG_HOME nor HOME is set",
+            )
             .with_hint("set HOME, or name a file with --config")
-    })
+        })
 }
 
 /// Writes a missing configuration file, and with `key` a key file that it names.
@@ -74,7 +81,9 @@ pub(crate) fn write(loaded: &Loaded, key: bool) -> Result<WrittenFiles> {
             undo(made, &written, path)?;
             written.configuration = Some(path.to_owned());
         }
-        Some(old) if old != text => undo(write_file::replace(path, text.as_bytes()), &written, path)?,
+        Some(old) if old != text => {
+            undo(write_file::replace(path, text.as_bytes()), &written, path)?
+        }
         Some(_) => {}
     }
     Ok(written)
@@ -89,19 +98,24 @@ pub(crate) fn create(file: &Path, configuration: &Path) -> Result<String> {
     let id = MemoryKey::parse("key", made.expose())?.id().to_string();
     let line = zeroize::Zeroizing::new(format!("{}\n", made.expose()));
     write_file::create(file, line.as_bytes()).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            Failure::new(Exit::Refused, format!("the key file {} exists already; nothing was written", file.display()))
-                .with_hint(format!(
-                    "to use it, write key_file = \"{NAME}\" below [memory] in {}",
-                    configuration.display()
-                ))
-        }
+        std::io::ErrorKind::AlreadyExists => Failure::new(
+            Exit::Refused,
+            format!(
+                "the key file {} exists already; nothing was written",
+                file.display()
+            ),
+        )
+        .with_hint(format!(
+            "to use it, write key_file = \"{NAME}\" below [memory] in {}",
+            configuration.display()
+        )),
         _ => cannot(file, &error),
     })?;
     Ok(id)
 }
 
-/// Removes the new key if the configuration that names it cannot be written: nothing was sealed with it.
+/// Removes the new key if the configuration that names it cannot be written: nothing was sealed
+/// with it.
 fn undo(made: std::io::Result<()>, written: &WrittenFiles, path: &Path) -> Result<()> {
     made.map_err(|error| {
         if let Some((file, _)) = &written.key {
@@ -112,20 +126,33 @@ fn undo(made: std::io::Result<()>, written: &WrittenFiles, path: &Path) -> Resul
 }
 
 fn cannot(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(Exit::Failed, format!("{} cannot be written: {error}", path.display()))
-        .with_hint("set XDG_CONFIG_HOME to a folder that can be written, or name a file with --config")
+    Failure::new(
+        Exit::Failed,
+        format!("{} cannot be written: {error}", path.display()),
+    )
+    .with_hint("set XDG_CONFIG_HOME to a folder that can be written, or name a file with --config")
 }
 
 fn with_key_file(text: &str, path: &Path) -> Result<String> {
     let wrong = |message: String| Failure::config(format!("{}: {message}", path.display()));
-    let mut document = text.parse::<DocumentMut>().map_err(|error| wrong(error.message().replace('\n', ", ")))?;
+    let mut document = text
+        .parse::<DocumentMut>()
+        .map_err(|error| wrong(error.message().replace('\n', ", ")))?;
     // A new table goes behind the comments that end the file.
     if document.get("memory").is_none() {
-        let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+        let gap = if text.is_empty() || text.ends_with('\n') {
+            ""
+        } else {
+            "\n"
+        };
         return Ok(format!("{text}{gap}\n[memory]\nkey_file = \"{NAME}\"\n"));
     }
-    let memory = document.entry("memory").or_insert_with(|| Item::Table(Table::new()));
-    let memory = memory.as_table_like_mut().ok_or_else(|| wrong("\"memory\" is not a table".to_owned()))?;
+    let memory = document
+        .entry("memory")
+        .or_insert_with(|| Item::Table(Table::new()));
+    let memory = memory
+        .as_table_like_mut()
+        .ok_or_else(|| wrong("\"memory\" is not a table".to_owned()))?;
     memory.insert("key_file", value(NAME));
     Ok(document.to_string())
 }
@@ -139,7 +166,8 @@ mod tests {
         let path = Path::new("h.toml");
         let added = with_key_file(CONFIGURATION, path).unwrap();
         assert!(
-            added.starts_with(CONFIGURATION) && added.ends_with("\n[memory]\nkey_file = \"memory.key\"\n"),
+            added.starts_with(CONFIGURATION)
+                && added.ends_with("\n[memory]\nkey_file = \"memory.key\"\n"),
             "{added}"
         );
         let own = "# mine\n[memory] # here\nurl = \"memory:\"\n\n[log]\nlevel = \"info\" # loud\n";

@@ -29,30 +29,43 @@ impl Servers {
     /// Returns the servers of the user's settings. Reads nothing yet.
     pub(crate) fn new(config: Option<&Path>, env: &ProcessEnvironment) -> Self {
         let (known, shared) = (OnceLock::new(), Shared::default());
-        Self { config: config.map(Path::to_owned), env: env.clone(), known, shared }
+        Self {
+            config: config.map(Path::to_owned),
+            env: env.clone(),
+            known,
+            shared,
+        }
     }
 
     fn find(&self, name: &str) -> Result<(EventServer, Egress), String> {
         let read = || {
-            let settings = config::load(self.config.as_deref(), Vec::new(), &self.env)?.settings()?;
+            let settings =
+                config::load(self.config.as_deref(), Vec::new(), &self.env)?.settings()?;
             Ok(settings.forge.events)
         };
-        let known =
-            self.known.get_or_init(|| read().map_err(|failure: crate::exit::Failure| failure.message().to_owned()));
+        let known = self.known.get_or_init(|| {
+            read().map_err(|failure: crate::exit::Failure| failure.message().to_owned())
+        });
         let server = known.as_ref().map_err(Clone::clone)?.get(name).cloned().ok_or_else(|| {
             format!(
                 "the project asks for the event server {name:?}; define [forge.events.{name}] in your helmdeck.toml"
             )
         })?;
-        let url = Url::parse(&server.url).map_err(|_| format!("forge.events.{name}.url is no URL"))?;
+        let url =
+            Url::parse(&server.url).map_err(|_| format!("forge.events.{name}.url is no URL"))?;
         // Wherever it is: the user named it.
-        Ok((server, Egress::new(helmdeck_egress::Config::default()).naming(&url)))
+        Ok((
+            server,
+            Egress::new(helmdeck_egress::Config::default()).naming(&url),
+        ))
     }
 }
 
 impl fmt::Debug for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Servers").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("Servers")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
     }
 }
 

@@ -10,19 +10,31 @@ use crate::exit::Failure;
 
 /// Returns what clap found wrong, on one line.
 pub(crate) fn cause(error: &clap::Error) -> String {
-    if matches!(error.kind(), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand) {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand
+    ) {
         return "no command is named".to_owned();
     }
     // Tips and the usage follow the message after an empty line. A continued line is indented.
     let rendered = error.render().to_string();
-    let lines = rendered.split("\n\n").next().unwrap_or_default().split("\n  ");
+    let lines = rendered
+        .split("\n\n")
+        .next()
+        .unwrap_or_default()
+        .split("\n  ");
     let line = one_line(&lines.map(str::trim).collect::<Vec<_>>().join(" "));
-    line.strip_prefix("error: ").map_or(line.clone(), str::to_owned)
+    line.strip_prefix("error: ")
+        .map_or(line.clone(), str::to_owned)
 }
 
 /// Returns the word that was probably meant.
 pub(crate) fn meant(error: &clap::Error) -> Option<String> {
-    let kinds = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    let kinds = [
+        ContextKind::SuggestedSubcommand,
+        ContextKind::SuggestedArg,
+        ContextKind::SuggestedValue,
+    ];
     kinds.into_iter().find_map(|kind| match error.get(kind)? {
         ContextValue::String(word) => Some(one_line(word)),
         // Of several, the last is the nearest.
@@ -31,16 +43,26 @@ pub(crate) fn meant(error: &clap::Error) -> Option<String> {
     })
 }
 
-/// Makes the failure of a command line: what is wrong, what was probably meant, and where to find help.
+/// Makes the failure of a command line: what is wrong, what was probably meant, and where to find
+/// help.
 pub(crate) fn failure(
     error: &clap::Error,
     command: &clap::Command,
     arguments: impl Iterator<Item = OsString>,
 ) -> Failure {
     let path = path(command, arguments);
-    let tip = tried(error).and_then(|word| tip(&path, &word)).map(|tip| format!("{tip}; "));
-    let meant = || meant(error).map(|word| format!("did you mean `{word}`? ")).unwrap_or_default();
-    let help = format!("{}`{path} --help` says how it is called", tip.unwrap_or_else(meant));
+    let tip = tried(error)
+        .and_then(|word| tip(&path, &word))
+        .map(|tip| format!("{tip}; "));
+    let meant = || {
+        meant(error)
+            .map(|word| format!("did you mean `{word}`? "))
+            .unwrap_or_default()
+    };
+    let help = format!(
+        "{}`{path} --help` says how it is called",
+        tip.unwrap_or_else(meant)
+    );
     Failure::usage(cause(error)).with_hint(help)
 }
 
@@ -53,11 +75,18 @@ fn tried(error: &clap::Error) -> Option<String> {
     })
 }
 
-/// Returns the command that the arguments name, as far as they are understood: `helmdeck pack list`.
+/// Returns the command that the arguments name, as far as they are understood: `helmdeck pack
+/// list`.
 fn path(command: &clap::Command, arguments: impl Iterator<Item = OsString>) -> String {
     let (mut path, mut at) = (command.get_name().to_owned(), command);
-    for word in arguments.skip(1).filter_map(|word| word.into_string().ok()).filter(|word| !word.starts_with('-')) {
-        let Some(inner) = at.find_subcommand(&word) else { continue };
+    for word in arguments
+        .skip(1)
+        .filter_map(|word| word.into_string().ok())
+        .filter(|word| !word.starts_with('-'))
+    {
+        let Some(inner) = at.find_subcommand(&word) else {
+            continue;
+        };
         path.push_str(&format!(" {}", inner.get_name()));
         at = inner;
     }
@@ -80,16 +109,43 @@ mod tests {
     #[test]
     fn mistakes_have_cause_suggestion_and_help() {
         for (words, cause, hint) in [
-            (&["pack", "lst"][..], "'lst'", "did you mean `list`? `helmdeck pack --help`"),
-            (&["run", "a.b", "--jsn"], "'--jsn'", "did you mean `--json`? `helmdeck run --help`"),
-            (&["pack", "show"], "not provided: <PACK[@VERSION]>", "hint: `helmdeck pack show --help`"),
+            (
+                &["pack", "lst"][..],
+                "'lst'",
+                "did you mean `list`? `helmdeck pack --help`",
+            ),
+            (
+                &["run", "a.b", "--jsn"],
+                "'--jsn'",
+                "did you mean `--json`? `helmdeck run --help`",
+            ),
+            (
+                &["pack", "show"],
+                "not provided: <PACK[@VERSION]>",
+                "hint: `helmdeck pack show --help`",
+            ),
             (&["run", "a.b@x"], "'a.b@x'", "hint: `helmdeck run --help`"),
-            (&["forge", "rollback"], "'rollback'", "hint: `helmdeck forge recover assess` says whether"),
-            (&["forge", "features", "done", "A-001"], "'done'", "hint: nobody marks a feature as working"),
-            (&["forge", "issue", "start"], "'start'", "hint: `helmdeck forge start KEY`"),
+            (
+                &["forge", "rollback"],
+                "'rollback'",
+                "hint: `helmdeck forge recover assess` says whether",
+            ),
+            (
+                &["forge", "features", "done", "A-001"],
+                "'done'",
+                "hint: nobody marks a feature as working",
+            ),
+            (
+                &["forge", "issue", "start"],
+                "'start'",
+                "hint: `helmdeck forge start KEY`",
+            ),
         ] {
             let text = said(words);
-            assert!(text.starts_with("error: ") && !text.starts_with("error: error"), "{text}");
+            assert!(
+                text.starts_with("error: ") && !text.starts_with("error: error"),
+                "{text}"
+            );
             assert!(text.contains(cause) && text.contains(hint), "{text}");
             assert_eq!(text.lines().count(), 2, "{text}");
         }

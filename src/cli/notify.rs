@@ -35,7 +35,9 @@ impl Notifier {
     }
 
     fn send(&self, message: &str) {
-        let Some((socket, address)) = &self.0 else { return };
+        let Some((socket, address)) = &self.0 else {
+            return;
+        };
         if let Err(error) = socket.send_to_addr(message.as_bytes(), address) {
             tracing::warn!(%error, "the service manager at {SOCKET} cannot be told");
         }
@@ -49,7 +51,9 @@ fn address(path: &Path) -> Option<SocketAddr> {
         use std::os::linux::net::SocketAddrExt as _;
         return SocketAddr::from_abstract_name(name).ok();
     }
-    path.is_absolute().then(|| SocketAddr::from_pathname(path).ok()).flatten()
+    path.is_absolute()
+        .then(|| SocketAddr::from_pathname(path).ok())
+        .flatten()
 }
 
 #[cfg(test)]
@@ -81,14 +85,20 @@ mod tests {
     fn messages_reach_an_abstract_socket() {
         use std::os::linux::net::SocketAddrExt as _;
         let name = format!("helmdeck-notify-{}", std::process::id());
-        let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        let socket =
+            UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         Notifier::new(&ProcessEnvironment::of(&[(SOCKET, &format!("@{name}"))])).stopping();
         assert!(received(&socket).starts_with("STOPPING=1\n"));
     }
 
     #[test]
     fn no_or_wrong_socket_is_ignored() {
-        for pairs in [&[][..], &[(SOCKET, "")], &[(SOCKET, "relative")], &[(SOCKET, "/no/such/socket")]] {
+        for pairs in [
+            &[][..],
+            &[(SOCKET, "")],
+            &[(SOCKET, "relative")],
+            &[(SOCKET, "/no/such/socket")],
+        ] {
             Notifier::new(&ProcessEnvironment::of(pairs)).ready("x");
         }
     }

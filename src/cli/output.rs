@@ -1,4 +1,5 @@
-//! Output: the only file that writes to the terminal. Results go to stdout, everything else to stderr.
+//! Output: the only file that writes to the terminal. Results go to stdout, everything else to
+//! stderr.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -29,7 +30,13 @@ impl Output {
     /// Looks at the terminals of this process.
     pub(crate) fn of_process(env: &ProcessEnvironment, json: bool, verbose: u8) -> Self {
         let terminals = Terminals::of_process(env);
-        Self { json, verbose, quiet: false, interactive: terminals.stderr && io::stdin().is_terminal(), terminals }
+        Self {
+            json,
+            verbose,
+            quiet: false,
+            interactive: terminals.stderr && io::stdin().is_terminal(),
+            terminals,
+        }
     }
 
     /// Writes a result: the bytes and a newline if they do not end in one.
@@ -71,7 +78,11 @@ impl Output {
     /// # Errors
     /// As [`Output::result`].
     pub(crate) fn painted(&self, text: &str) -> Result<()> {
-        if text.is_empty() { Ok(()) } else { self.result(text.as_bytes()) }
+        if text.is_empty() {
+            Ok(())
+        } else {
+            self.result(text.as_bytes())
+        }
     }
 
     /// Writes a JSON value as one line.
@@ -87,7 +98,11 @@ impl Output {
     /// # Errors
     /// As [`Output::result`].
     pub(crate) fn either(&self, value: &Value, text: impl FnOnce() -> String) -> Result<()> {
-        if self.json { self.value(value) } else { self.text(&text()) }
+        if self.json {
+            self.value(value)
+        } else {
+            self.text(&text())
+        }
     }
 
     /// Says whether a line on stderr may move.
@@ -107,7 +122,8 @@ impl Output {
         }
     }
 
-    /// Writes a text to stderr that is part of the result: what a program printed there, or what a question is about.
+    /// Writes a text to stderr that is part of the result: what a program printed there, or what a
+    /// question is about.
     pub(crate) fn text_on_stderr(&self, text: &str) {
         let _ = writeln!(io::stderr().lock(), "{}", printable(text));
     }
@@ -146,7 +162,10 @@ impl Output {
         stderr.flush()?;
         let mut answer = String::new();
         io::stdin().lock().read_line(&mut answer)?;
-        Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+        Ok(matches!(
+            answer.trim().to_ascii_lowercase().as_str(),
+            "y" | "yes"
+        ))
     }
 
     /// Asks the user for one line of text. `None` without a terminal, or for an empty answer.
@@ -175,7 +194,9 @@ impl Output {
             return Ok(());
         }
         if !self.interactive {
-            return Err(Failure::usage(format!("this would {what}")).with_hint("say --yes to do it"));
+            return Err(
+                Failure::usage(format!("this would {what}")).with_hint("say --yes to do it")
+            );
         }
         let mut stderr = io::stderr().lock();
         write!(stderr, "This will {}. Go on? [y/N] ", printable(what))?;
@@ -191,8 +212,8 @@ impl Output {
 
 /// Makes [hidden](is_hidden) characters visible, except newline and tab.
 ///
-/// Output of packs must not control a terminal, change the direction of text, end a line, or be invisible (Unicode
-/// Standard Annex 9; <https://trojansource.codes>).
+/// Output of packs must not control a terminal, change the direction of text, end a line, or be
+/// invisible (Unicode Standard Annex 9; <https://trojansource.codes>).
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let steers = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');
     if !text.contains(steers) {
@@ -200,7 +221,11 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     }
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        if steers(c) { shown.extend(c.escape_unicode()) } else { shown.push(c) }
+        if steers(c) {
+            shown.extend(c.escape_unicode())
+        } else {
+            shown.push(c)
+        }
     }
     Cow::Owned(shown)
 }
@@ -209,7 +234,13 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..count)
-        .map(|at| rows.iter().filter_map(|row| row.get(at)).map(|cell| cells(cell)).max().unwrap_or(0))
+        .map(|at| {
+            rows.iter()
+                .filter_map(|row| row.get(at))
+                .map(|cell| cells(cell))
+                .max()
+                .unwrap_or(0)
+        })
         .collect();
     let mut text = String::new();
     for row in rows {
@@ -225,12 +256,19 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> String {
 }
 
 /// Returns a size for people: `17 B`, `4.0 KiB`.
-#[allow(clippy::cast_precision_loss, reason = "one decimal of a size for people")]
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "one decimal of a size for people"
+)]
 pub(crate) fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
         if value < 1024.0 || unit == "GiB" {
-            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
+            return if unit == "B" {
+                format!("{bytes} B")
+            } else {
+                format!("{value:.1} {unit}")
+            };
         }
         value /= 1024.0;
     }
@@ -244,29 +282,55 @@ mod tests {
     #[test]
     fn control_characters_of_a_pack_do_not_reach_the_terminal() {
         assert_eq!(printable("a\tb\nc"), "a\tb\nc");
-        assert_eq!(printable("\x1b]0;x\x07\u{9b}m\r"), "\\u{1b}]0;x\\u{7}\\u{9b}m\\u{d}");
-        assert_eq!(printable("a\u{202e}b\u{2069}\u{2028}"), "a\\u{202e}b\\u{2069}\\u{2028}");
+        assert_eq!(
+            printable("\x1b]0;x\x07\u{9b}m\r"),
+            "\\u{1b}]0;x\\u{7}\\u{9b}m\\u{d}"
+        );
+        assert_eq!(
+            printable("a\u{202e}b\u{2069}\u{2028}"),
+            "a\\u{202e}b\\u{2069}\\u{2028}"
+        );
         assert_eq!(printable("äöü – 漢字 שלום"), "äöü – 漢字 שלום");
     }
 
     #[test]
     fn columns_line_up() {
-        let rows = [vec!["a".to_owned(), "long".to_owned(), "x".to_owned()], vec!["bcd".to_owned(), "e".to_owned()]];
+        let rows = [
+            vec!["a".to_owned(), "long".to_owned(), "x".to_owned()],
+            vec!["bcd".to_owned(), "e".to_owned()],
+        ];
         assert_eq!(columns(&rows), "a    long  x\nbcd  e\n");
-        let wide = [vec!["漢字".to_owned(), "x".to_owned()], vec!["abc".to_owned(), "y".to_owned()]];
+        let wide = [
+            vec!["漢字".to_owned(), "x".to_owned()],
+            vec!["abc".to_owned(), "y".to_owned()],
+        ];
         assert_eq!(columns(&wide), "漢字  x\nabc   y\n");
     }
 
     #[test]
     fn without_a_person_nothing_is_destroyed() {
-        let output =
-            Output { json: false, verbose: 0, quiet: false, interactive: false, terminals: Terminals::default() };
-        assert!(output.confirm("remove everything", false).unwrap_err().message().contains("remove everything"));
+        let output = Output {
+            json: false,
+            verbose: 0,
+            quiet: false,
+            interactive: false,
+            terminals: Terminals::default(),
+        };
+        assert!(
+            output
+                .confirm("remove everything", false)
+                .unwrap_err()
+                .message()
+                .contains("remove everything")
+        );
         assert!(output.confirm("remove everything", true).is_ok());
     }
 
     #[test]
     fn sizes_read_well() {
-        assert_eq!((size(17), size(4096), size(1 << 30)), ("17 B".into(), "4.0 KiB".into(), "1.0 GiB".into()));
+        assert_eq!(
+            (size(17), size(4096), size(1 << 30)),
+            ("17 B".into(), "4.0 KiB".into(), "1.0 GiB".into())
+        );
     }
 }

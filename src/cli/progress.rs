@@ -1,8 +1,8 @@
 //! Progress on stderr.
 //!
-//! For a call of over 300 ms: a moving line on a terminal, plain lines with `-v`, nothing otherwise. Each step of an
-//! async pack stays above the line. For work on the store: a bar on a terminal, periodic plain lines otherwise, nothing
-//! with `--json`. With `-q` there is none of it.
+//! For a call of over 300 ms: a moving line on a terminal, plain lines with `-v`, nothing
+//! otherwise. Each step of an async pack stays above the line. For work on the store: a bar on a
+//! terminal, periodic plain lines otherwise, nothing with `--json`. With `-q` there is none of it.
 
 use parking_lot::Mutex;
 use std::convert::Infallible;
@@ -30,7 +30,8 @@ pub(crate) struct Progress {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The moving line. Made by the first report or after [`PATIENCE`], so that a quick call draws nothing.
+    /// The moving line. Made by the first report or after [`PATIENCE`], so that a quick call draws
+    /// nothing.
     bar: Option<ProgressBar>,
     /// The step that was shown last.
     step: String,
@@ -41,7 +42,12 @@ impl Progress {
     pub(crate) fn of_call(output: Output, long: bool) -> Self {
         // With `--json`, nothing else may appear between the lines of JSON.
         let lasting = long && output.terminals.stderr && !output.json && !output.quiet;
-        let progress = Self { output, lasting, began: Instant::now(), state: Mutex::default() };
+        let progress = Self {
+            output,
+            lasting,
+            began: Instant::now(),
+            state: Mutex::default(),
+        };
         if lasting && output.live() {
             progress.state().bar = Some(progress.moving());
         }
@@ -121,8 +127,14 @@ impl ProgressSink for Progress {
             self.step(percent, message);
         } else if self.output.live() {
             let since = clock(self.began.elapsed()).len();
-            let text = terminal::fit(&line(percent, message), terminal::width().saturating_sub(since + 4));
-            self.state().bar.get_or_insert_with(|| self.moving()).set_message(text);
+            let text = terminal::fit(
+                &line(percent, message),
+                terminal::width().saturating_sub(since + 4),
+            );
+            self.state()
+                .bar
+                .get_or_insert_with(|| self.moving())
+                .set_message(text);
         } else if self.output.verbose > 0 {
             self.output.note(&line(percent, message));
         }
@@ -145,7 +157,12 @@ pub(crate) struct Steps {
 impl Steps {
     /// Shows progress where the output goes.
     pub(crate) fn new(output: Output, what: &'static str) -> Self {
-        Self { output, what, bar: None, said: Instant::now() }
+        Self {
+            output,
+            what,
+            bar: None,
+            said: Instant::now(),
+        }
     }
 
     /// Says how many rows are done, of how many if that is known.
@@ -155,9 +172,13 @@ impl Steps {
             // Rows that came since it was counted are done too.
             bar.set_length(total.unwrap_or(done).max(done));
             bar.set_position(done);
-        } else if (!self.output.json || self.output.verbose > 0) && self.said.elapsed() >= LINE_EVERY {
+        } else if (!self.output.json || self.output.verbose > 0)
+            && self.said.elapsed() >= LINE_EVERY
+        {
             self.said = Instant::now();
-            let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
+            let of = total
+                .map(|total| format!(" of {total}"))
+                .unwrap_or_default();
             self.output.note(&format!("{} {done}{of} rows", self.what));
         }
     }
@@ -203,7 +224,11 @@ fn spinner(template: &str, began: Instant) -> ProgressBar {
 fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+    if hours > 0 {
+        format!("{hours}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{minutes}:{seconds:02}")
+    }
 }
 
 /// Limit of characters that are read of a report.
@@ -211,7 +236,10 @@ const MAX_REPORT: usize = 4096;
 
 /// Formats a report as one line without control characters.
 fn line(percent: Option<f32>, message: &str) -> String {
-    let end = message.char_indices().nth(MAX_REPORT).map_or(message.len(), |(at, _)| at);
+    let end = message
+        .char_indices()
+        .nth(MAX_REPORT)
+        .map_or(message.len(), |(at, _)| at);
     let message = printable(message[..end].trim()).replace(['\n', '\t'], " ");
     match percent {
         Some(percent) => format!("{:3.0}% {message}", percent.clamp(0.0, 100.0)),
@@ -225,8 +253,14 @@ mod tests {
 
     #[test]
     fn a_report_is_one_line_without_control_characters() {
-        assert_eq!(line(Some(12.4), "reading\nfiles\x1b[2J"), " 12% reading files\\u{1b}[2J");
-        assert_eq!(line(None, "reading\t\r\u{9b}\u{202e}x\n"), "reading \\u{d}\\u{9b}\\u{202e}x");
+        assert_eq!(
+            line(Some(12.4), "reading\nfiles\x1b[2J"),
+            " 12% reading files\\u{1b}[2J"
+        );
+        assert_eq!(
+            line(None, "reading\t\r\u{9b}\u{202e}x\n"),
+            "reading \\u{d}\\u{9b}\\u{202e}x"
+        );
         assert_eq!(line(None, &"x".repeat(1 << 20)).len(), MAX_REPORT);
     }
 

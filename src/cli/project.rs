@@ -16,27 +16,39 @@ const AGENT: &str = "HELMDECK_FORGE_AGENT";
 
 /// Returns the environment of projects, for commands and packs.
 ///
-/// A given session or agent wins over its variable. The event servers are those of the configuration file.
+/// A given session or agent wins over its variable. The event servers are those of the
+/// configuration file.
 ///
 /// # Errors
 /// A configuration failure for a variable that is not text.
 pub(crate) fn environment(
     env: &ProcessEnvironment,
-    #[cfg_attr(not(feature = "nats"), expect(unused_variables, reason = "only event servers are looked up there"))]
+    #[cfg_attr(
+        not(feature = "nats"),
+        expect(unused_variables, reason = "only event servers are looked up there")
+    )]
     config: Option<&Path>,
     session: Option<&str>,
     agent: Option<&str>,
 ) -> Result<ProjectEnvironment> {
     let text = |given: Option<&str>, name: &str| -> Result<Option<String>> {
         let given = given.map_or_else(|| env.text(name), |given| Ok(Some(given)))?;
-        Ok(given.filter(|text| !text.trim().is_empty()).map(str::to_owned))
+        Ok(given
+            .filter(|text| !text.trim().is_empty())
+            .map(str::to_owned))
     };
-    let mut environment = ProjectEnvironment { zone: Zone::System, ..ProjectEnvironment::default() };
+    let mut environment = ProjectEnvironment {
+        zone: Zone::System,
+        ..ProjectEnvironment::default()
+    };
     #[cfg(feature = "nats")]
     {
         environment.links = Some(std::sync::Arc::new(link::Servers::new(config, env)));
     }
-    let data = env.path("HELMDECK_DATA_DIR").map(|path| env.absolute(&path)).transpose()?;
+    let data = env
+        .path("HELMDECK_DATA_DIR")
+        .map(|path| env.absolute(&path))
+        .transpose()?;
     if let Some(data) = data.or_else(|| env.xdg("XDG_DATA_HOME", ".local/share")) {
         environment.trust = Trust::Kept(data.join("forge-trust"));
     }

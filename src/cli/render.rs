@@ -62,9 +62,14 @@ pub(crate) fn outcome(outcome: &Outcome, schema: &Value, place: OutputStyle) -> 
 /// Takes those members out that the schema says are diffs.
 fn take_diffs(object: &mut Map<String, Value>, schema: &Value) -> Vec<(String, String)> {
     let says_so = |name: &str| schema["properties"][name]["contentMediaType"] == diff::MEDIA_TYPE;
-    let is_diff =
-        |(name, value): (&String, &Value)| says_so(name) && value.as_str().is_some_and(|text| !text.trim().is_empty());
-    let names: Vec<String> = object.iter().filter(|member| is_diff(*member)).map(|(name, _)| name.clone()).collect();
+    let is_diff = |(name, value): (&String, &Value)| {
+        says_so(name) && value.as_str().is_some_and(|text| !text.trim().is_empty())
+    };
+    let names: Vec<String> = object
+        .iter()
+        .filter(|member| is_diff(*member))
+        .map(|(name, _)| name.clone())
+        .collect();
     let take = |name: String| match object.remove(&name) {
         Some(Value::String(diff)) => Some((name, diff)),
         _ => None,
@@ -74,12 +79,24 @@ fn take_diffs(object: &mut Map<String, Value>, schema: &Value) -> Vec<(String, S
 
 /// Adds a diff, from the first column on, so that it can be copied.
 ///
-/// A terminal gets only the start of a long diff if an artifact holds the rest; without an artifact it gets all of it.
-fn add_diff(name: &str, text: &str, artifacts: &[ArtifactRef], place: OutputStyle, out: &mut String) {
+/// A terminal gets only the start of a long diff if an artifact holds the rest; without an artifact
+/// it gets all of it.
+fn add_diff(
+    name: &str,
+    text: &str,
+    artifacts: &[ArtifactRef],
+    place: OutputStyle,
+    out: &mut String,
+) {
     let kept = artifacts.iter().find(|artifact| {
-        artifact.media_type.split(';').next() == Some(diff::MEDIA_TYPE) && artifact.size >= text.len() as u64
+        artifact.media_type.split(';').next() == Some(diff::MEDIA_TYPE)
+            && artifact.size >= text.len() as u64
     });
-    let limit = if place.terminal && kept.is_some() { DIFF_LINES } else { usize::MAX };
+    let limit = if place.terminal && kept.is_some() {
+        DIFF_LINES
+    } else {
+        usize::MAX
+    };
     let (shown, left_out) = diff::shown(text, place.paint, place.terminal, limit);
     out.push_str(&format!("{}:\n{shown}", printable(name)));
     if let (Some(kept), true) = (kept, left_out > 0) {
@@ -88,11 +105,18 @@ fn add_diff(name: &str, text: &str, artifacts: &[ArtifactRef], place: OutputStyl
 }
 
 fn artifacts(artifacts: &[ArtifactRef], place: OutputStyle, out: &mut String) {
-    let Some(first) = artifacts.first() else { return };
+    let Some(first) = artifacts.first() else {
+        return;
+    };
     end_line(out);
     out.push_str("artifacts:\n");
     for artifact in artifacts {
-        let line = format!("  {} ({}, {})\n", artifact.key, artifact.media_type, size(artifact.size));
+        let line = format!(
+            "  {} ({}, {})\n",
+            artifact.key,
+            artifact.media_type,
+            size(artifact.size)
+        );
         out.push_str(&printable(&line));
     }
     if place.terminal {
@@ -119,7 +143,12 @@ fn session(id: Option<&str>, place: OutputStyle, out: &mut String) {
 
 /// Returns the status line of a call: pack, duration and, if both gates are open, the cache.
 pub(crate) fn status(outcome: &Outcome) -> String {
-    let mut line = format!("{} {}: {}", outcome.pack, outcome.version, took(outcome.duration));
+    let mut line = format!(
+        "{} {}: {}",
+        outcome.pack,
+        outcome.version,
+        took(outcome.duration)
+    );
     if let Some(cache) = &outcome.cache {
         line.push_str(&format!(", cache {}", cache_status(cache)));
     }
@@ -143,28 +172,48 @@ fn cache_status(cache: &CacheInfo) -> String {
     match cache.status {
         Miss | Bypass | Coalesced => {
             let store = cache.store_error.map(|word| format!("store: {word}"));
-            let kept = cache.not_kept.map(|why| format!("not kept: {}", why.text()));
-            let why =
-                [store, cache.reason.map(str::to_owned), kept].into_iter().flatten().collect::<Vec<_>>().join(", ");
+            let kept = cache
+                .not_kept
+                .map(|why| format!("not kept: {}", why.text()));
+            let why = [store, cache.reason.map(str::to_owned), kept]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join(", ");
             match why.as_str() {
                 "" => cache.status.as_str().to_owned(),
                 why => format!("{} ({})", cache.status.as_str(), why.replace('_', " ")),
             }
         }
         other => {
-            let why = cache.reason.map(|word| format!(", {}", word.replace('_', " "))).unwrap_or_default();
-            let again = cache.retry_after.map(|after| format!(", asked again in {}", took(after))).unwrap_or_default();
-            format!("{} ({} s old{why}{again})", other.as_str(), cache.age.as_secs())
+            let why = cache
+                .reason
+                .map(|word| format!(", {}", word.replace('_', " ")))
+                .unwrap_or_default();
+            let again = cache
+                .retry_after
+                .map(|after| format!(", asked again in {}", took(after)))
+                .unwrap_or_default();
+            format!(
+                "{} ({} s old{why}{again})",
+                other.as_str(),
+                cache.age.as_secs()
+            )
         }
     }
 }
 
-/// Writes the members of the whole output: plain values, then structures, then text of several lines.
+/// Writes the members of the whole output: plain values, then structures, then text of several
+/// lines.
 ///
-/// Beside such a text, or a diff, long lists are only counted: the text is what people want to read.
+/// Beside such a text, or a diff, long lists are only counted: the text is what people want to
+/// read.
 fn top(object: &Map<String, Value>, has_diff: bool, out: &mut String) {
     let has_text = has_diff || object.values().any(is_text);
-    for (name, member) in object.iter().filter(|(_, member)| is_plain(member) && !is_text(member)) {
+    for (name, member) in object
+        .iter()
+        .filter(|(_, member)| is_plain(member) && !is_text(member))
+    {
         out.push_str(&format!("{name}: {}\n", plain(member)));
     }
     for (name, member) in object.iter().filter(|(_, member)| !is_plain(member)) {
@@ -242,7 +291,9 @@ fn is_plain(value: &Value) -> bool {
 }
 
 fn is_text(value: &Value) -> bool {
-    value.as_str().is_some_and(|text| text.trim_end().contains('\n'))
+    value
+        .as_str()
+        .is_some_and(|text| text.trim_end().contains('\n'))
 }
 
 fn plain(value: &Value) -> String {
@@ -271,8 +322,14 @@ mod tests {
 
     use super::*;
 
-    const PIPE: OutputStyle = OutputStyle { terminal: false, paint: Paint(false) };
-    const SCREEN: OutputStyle = OutputStyle { terminal: true, paint: Paint(true) };
+    const PIPE: OutputStyle = OutputStyle {
+        terminal: false,
+        paint: Paint(false),
+    };
+    const SCREEN: OutputStyle = OutputStyle {
+        terminal: true,
+        paint: Paint(true),
+    };
 
     fn outcome(of: &Outcome) -> String {
         super::outcome(of, &json!(true), PIPE)
@@ -306,8 +363,7 @@ mod tests {
     #[test]
     fn structures_are_indented_and_lists_have_dashes() {
         let output = json!({"b": [{"n": 1, "labels": ["x", "y"], "o": {"k": null}}, {"n": 2, "labels": []}], "a": "text", "e": ""});
-        let expected =
-            "a: text\ne: \"\"\nb:\n  - labels: x, y\n    n: 1\n    o:\n      k: none\n  - labels: none\n    n: 2\n";
+        let expected = "a: text\ne: \"\"\nb:\n  - labels: x, y\n    n: 1\n    o:\n      k: none\n  - labels: none\n    n: 2\n";
         assert_eq!(outcome(&made(output)), expected);
         assert_eq!(outcome(&made(json!([1, "x"]))), "- 1\n- x\n");
         assert_eq!(outcome(&made(json!("plain"))), "plain");
@@ -316,7 +372,8 @@ mod tests {
     #[test]
     fn text_stands_last_in_its_own_lines_and_lists_beside_it_are_counted() {
         let output = json!({"map": "one\n  two\n", "files": [{"path": "x"}], "skipped": {"a": 1}, "tokens": 5});
-        let expected = "tokens: 5\nfiles: 1 (--json prints them)\nskipped:\n  a: 1\nmap:\n  one\n    two\n";
+        let expected =
+            "tokens: 5\nfiles: 1 (--json prints them)\nskipped:\n  a: 1\nmap:\n  one\n    two\n";
         assert_eq!(outcome(&made(output)), expected);
     }
 
@@ -324,7 +381,9 @@ mod tests {
     fn a_diff_comes_last_and_success_first() {
         let schema = json!({"properties": {"patch": {"contentMediaType": "text/x-diff"}, "empty": {"contentMediaType": "text/x-diff"}}});
         let diff = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n";
-        let mut of = made(json!({"patch": diff, "empty": "", "steps": 3, "success": false, "zest": "one\ntwo"}));
+        let mut of = made(
+            json!({"patch": diff, "empty": "", "steps": 3, "success": false, "zest": "one\ntwo"}),
+        );
         of.artifacts = Arc::new([artifact("it's.json", "application/json", 17)]);
         of.session_id = Some("s1".into());
         let expected = format!(
@@ -333,9 +392,18 @@ mod tests {
         );
         assert_eq!(super::outcome(&of, &schema, PIPE), expected);
         let screen = super::outcome(&of, &schema, SCREEN);
-        assert!(screen.starts_with("\x1b[31msuccess: false\x1b[0m\n"), "{screen}");
-        assert!(screen.contains(r"  to get one: helmdeck artifact get 'a.b/run/it'\''s.json'"), "{screen}");
-        assert!(screen.contains("\x1b[31m-a\x1b[0m\n\x1b[32m+b\x1b[0m\n"), "{screen}");
+        assert!(
+            screen.starts_with("\x1b[31msuccess: false\x1b[0m\n"),
+            "{screen}"
+        );
+        assert!(
+            screen.contains(r"  to get one: helmdeck artifact get 'a.b/run/it'\''s.json'"),
+            "{screen}"
+        );
+        assert!(
+            screen.contains("\x1b[31m-a\x1b[0m\n\x1b[32m+b\x1b[0m\n"),
+            "{screen}"
+        );
     }
 
     #[test]
@@ -343,34 +411,50 @@ mod tests {
         let schema = json!({"properties": {"patch": {"contentMediaType": "text/x-diff"}}});
         let diff = format!("@@ -0,0 +1,400 @@\n{}", "+x\n".repeat(400));
         let mut of = made(json!({"patch": diff}));
-        assert_eq!(super::outcome(&of, &schema, SCREEN).matches("+x").count(), 400);
+        assert_eq!(
+            super::outcome(&of, &schema, SCREEN).matches("+x").count(),
+            400
+        );
         of.artifacts = Arc::new([artifact("p.diff", "text/x-diff", diff.len() as u64)]);
         let screen = super::outcome(&of, &schema, SCREEN);
         assert_eq!(screen.matches("+x").count(), 299);
-        assert!(screen.ends_with("… 101 lines more: helmdeck artifact get a.b/run/p.diff\n"), "{screen}");
-        assert_eq!(super::outcome(&of, &schema, PIPE).matches("+x").count(), 400);
+        assert!(
+            screen.ends_with("… 101 lines more: helmdeck artifact get a.b/run/p.diff\n"),
+            "{screen}"
+        );
+        assert_eq!(
+            super::outcome(&of, &schema, PIPE).matches("+x").count(),
+            400
+        );
     }
 
     #[test]
     fn no_part_of_an_outcome_steers_the_terminal() {
         let schema = json!({"properties": {"patch": {"contentMediaType": "text/x-diff"}}});
         let bad = "\x1b]0;x\x07\r\u{9b}m\u{202e}";
-        let mut of = made(json!({"patch": bad, bad: bad, "list": [bad], "text": format!("{bad}\n{bad}\n")}));
+        let mut of =
+            made(json!({"patch": bad, bad: bad, "list": [bad], "text": format!("{bad}\n{bad}\n")}));
         of.artifacts = Arc::new([artifact(bad, bad, 1)]);
         of.session_id = Some(bad.into());
         for output in [of.output.to_value(), json!(bad), json!([bad])] {
             of.output = Json::from(output);
             for place in [PIPE, SCREEN] {
                 let text = super::outcome(&of, &schema, place);
-                let text = ["\x1b[1m", "\x1b[0m"].iter().fold(text, |text, code| text.replace(code, ""));
-                assert!(!text.contains(['\x1b', '\x07', '\r', '\u{9b}', '\u{202e}']), "{text:?}");
+                let text = ["\x1b[1m", "\x1b[0m"]
+                    .iter()
+                    .fold(text, |text, code| text.replace(code, ""));
+                assert!(
+                    !text.contains(['\x1b', '\x07', '\r', '\u{9b}', '\u{202e}']),
+                    "{text:?}"
+                );
             }
         }
     }
 
     #[test]
     fn a_duration_reads_well() {
-        let took = [9_999, 12_345, 123_456].map(|millis| super::took(Duration::from_millis(millis)));
+        let took =
+            [9_999, 12_345, 123_456].map(|millis| super::took(Duration::from_millis(millis)));
         assert_eq!(took, ["9999 ms", "12.3 s", "2 min 3 s"]);
     }
 
@@ -391,11 +475,16 @@ mod tests {
         assert_eq!(status(&outcome), "a.b v1: 12 ms, cache hit (7 s old)");
         let cache = outcome.cache.as_mut().unwrap();
         (cache.status, cache.store_error) = (CacheStatus::Miss, Some("read_only"));
-        assert_eq!(status(&outcome), "a.b v1: 12 ms, cache miss (store: read only)");
+        assert_eq!(
+            status(&outcome),
+            "a.b v1: 12 ms, cache miss (store: read only)"
+        );
         let cache = outcome.cache.as_mut().unwrap();
-        (cache.status, cache.store_error, cache.reason) = (CacheStatus::Stale, None, Some("upstream_backoff"));
+        (cache.status, cache.store_error, cache.reason) =
+            (CacheStatus::Stale, None, Some("upstream_backoff"));
         cache.retry_after = Some(Duration::from_millis(5_500));
-        let expected = "a.b v1: 12 ms, cache stale (7 s old, upstream backoff, asked again in 5500 ms)";
+        let expected =
+            "a.b v1: 12 ms, cache stale (7 s old, upstream backoff, asked again in 5500 ms)";
         assert_eq!(status(&outcome), expected);
     }
 }

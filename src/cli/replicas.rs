@@ -11,18 +11,29 @@ use crate::{gate, system};
 
 /// Says whether memory is in PostgreSQL, which servers share.
 pub(crate) fn share_store(settings: &Settings) -> bool {
-    let location = settings.memory_url().ok().and_then(|url| Location::parse(&url).ok());
+    let location = settings
+        .memory_url()
+        .ok()
+        .and_then(|url| Location::parse(&url).ok());
     matches!(location, Some(Location::Postgres(_)))
 }
 
-/// Returns the name of this server among its replicas; `None` unless it is set or memory is in PostgreSQL.
+/// Returns the name of this server among its replicas; `None` unless it is set or memory is in
+/// PostgreSQL.
 ///
-/// Without a set name it is made of the host's name and the data folder, so that it stays the same after a restart.
+/// Without a set name it is made of the host's name and the data folder, so that it stays the same
+/// after a restart.
 pub(crate) fn name(settings: &Settings) -> Option<String> {
     if !settings.server.replica.is_empty() {
         return Some(settings.server.replica.clone());
     }
-    share_store(settings).then(|| made_name(settings.data_dir().map_or(Path::new(""), |data| data.as_path())))
+    share_store(settings).then(|| {
+        made_name(
+            settings
+                .data_dir()
+                .map_or(Path::new(""), |data| data.as_path()),
+        )
+    })
 }
 
 fn made_name(data: &Path) -> String {
@@ -30,7 +41,11 @@ fn made_name(data: &Path) -> String {
     let mut hash = Sha256::new();
     hash.update(system.nodename().to_bytes_with_nul());
     hash.update(data.as_os_str().as_encoded_bytes());
-    hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+    hash.finalize()
+        .iter()
+        .take(4)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// Returns one line on a store in PostgreSQL that is not used, because there is no memory key.
@@ -46,7 +61,8 @@ pub(crate) fn store_without_key(settings: &Settings, has_key: bool) -> Option<St
 
 /// Returns one line on what replicas do not share.
 ///
-/// `None` unless the store is PostgreSQL and there are several servers, or the server listens beyond this machine.
+/// `None` unless the store is PostgreSQL and there are several servers, or the server listens
+/// beyond this machine.
 pub(crate) fn not_shared(settings: &Settings) -> Option<String> {
     let one = settings.server.replicas <= 1 && settings.server.listen.ip().is_loopback();
     if one || !share_store(settings) {
@@ -69,7 +85,10 @@ pub(crate) fn not_shared(settings: &Settings) -> Option<String> {
     if settings.server.replicas == 1 && settings.server.rate_per_second > 0 {
         local.push("rate limits (server.replicas is 1; 0 counts the servers)");
     }
-    Some(format!("replicas share the store, not what each keeps on its machine: {}", local.join(", ")))
+    Some(format!(
+        "replicas share the store, not what each keeps on its machine: {}",
+        local.join(", ")
+    ))
 }
 
 #[cfg(test)]
@@ -80,6 +99,9 @@ mod tests {
     fn made_names_differ_by_folder_and_stay_the_same() {
         let (a, b) = (made_name(Path::new("/a")), made_name(Path::new("/b")));
         assert!(a != b && a == made_name(Path::new("/a")), "{a} {b}");
-        assert!(a.len() == 8 && a.bytes().all(|byte| byte.is_ascii_hexdigit()), "{a}");
+        assert!(
+            a.len() == 8 && a.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            "{a}"
+        );
     }
 }

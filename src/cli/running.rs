@@ -1,7 +1,9 @@
-//! Where a server of this data folder listens: `ui`, `health`, `drain` and `status` find it without a setting.
+//! Where a server of this data folder listens: `ui`, `health`, `drain` and `status` find it without
+//! a setting.
 //!
-//! `serve` holds a lock on `servers/<PORT>` in the data folder, whose text is the address, for as long as it runs. A file that
-//! nobody holds is that of a server that was killed. Without a data folder nothing is written.
+//! `serve` holds a lock on `servers/<PORT>` in the data folder, whose text is the address, for as
+//! long as it runs. A file that nobody holds is that of a server that was killed. Without a data
+//! folder nothing is written.
 
 use std::fs::{self, File, TryLockError};
 use std::io::Read as _;
@@ -31,11 +33,19 @@ impl Running {
             let folder = data.join(FOLDER);
             fs::create_dir_all(&folder)?;
             let path = folder.join(address.port().to_string());
-            let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
+            let mut file = File::options()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path)?;
             file.try_lock()?;
             file.set_len(0)?;
             std::io::Write::write_all(&mut file, address.to_string().as_bytes())?;
-            Ok(Self { path, _locked: file })
+            Ok(Self {
+                path,
+                _locked: file,
+            })
         };
         say().inspect_err(|error| tracing::debug!(%error, "commands find this server by [server] listen only")).ok()
     }
@@ -51,22 +61,37 @@ impl Drop for Running {
     }
 }
 
-/// Returns where the server is reached from this machine: the one that runs, or else where one would listen.
+/// Returns where the server is reached from this machine: the one that runs, or else where one
+/// would listen.
 ///
 /// Of several, the one of the setting counts, or else the one that started last.
 pub(crate) fn address(settings: &Settings) -> SocketAddr {
     let listen = reachable(settings.server.listen);
-    let found = settings.data_dir().map(|data| running(data)).unwrap_or_default();
-    if found.contains(&listen) { listen } else { found.last().copied().unwrap_or(listen) }
+    let found = settings
+        .data_dir()
+        .map(|data| running(data))
+        .unwrap_or_default();
+    if found.contains(&listen) {
+        listen
+    } else {
+        found.last().copied().unwrap_or(listen)
+    }
 }
 
 /// Returns the addresses of the servers that run, the one that started last at the end.
 fn running(data: &Path) -> Vec<SocketAddr> {
-    let entries = fs::read_dir(data.join(FOLDER)).into_iter().flatten().flatten();
-    let mut found: Vec<_> =
-        entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, held(entry.path())?))).collect();
+    let entries = fs::read_dir(data.join(FOLDER))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut found: Vec<_> = entries
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, held(entry.path())?)))
+        .collect();
     found.sort();
-    found.into_iter().map(|(_, address)| reachable(address)).collect()
+    found
+        .into_iter()
+        .map(|(_, address)| reachable(address))
+        .collect()
 }
 
 /// Returns the address in a file that a server holds.
@@ -96,9 +121,11 @@ mod tests {
 
     #[test]
     fn any_address_is_reached_over_loopback() {
-        for (listen, expected) in
-            [("0.0.0.0:8080", "127.0.0.1:8080"), ("[::]:8080", "[::1]:8080"), ("192.0.2.7:1", "192.0.2.7:1")]
-        {
+        for (listen, expected) in [
+            ("0.0.0.0:8080", "127.0.0.1:8080"),
+            ("[::]:8080", "[::1]:8080"),
+            ("192.0.2.7:1", "192.0.2.7:1"),
+        ] {
             assert_eq!(reachable(listen.parse().unwrap()).to_string(), expected);
         }
     }

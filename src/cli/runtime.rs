@@ -24,12 +24,22 @@ pub(crate) fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> 
 /// # Errors
 /// As [`block_on`].
 #[cfg(feature = "serve")]
-pub(crate) fn block_on_threads<T>(threads: usize, future: impl Future<Output = Result<T>>) -> Result<T> {
-    finish(Builder::new_multi_thread().worker_threads(threads).enable_all().build()?, future)
+pub(crate) fn block_on_threads<T>(
+    threads: usize,
+    future: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    finish(
+        Builder::new_multi_thread()
+            .worker_threads(threads)
+            .enable_all()
+            .build()?,
+        future,
+    )
 }
 
 fn finish<T>(runtime: Runtime, future: impl Future<Output = Result<T>>) -> Result<T> {
-    // Boxed, so that the program has the runtime's loop once for each type of answer, not for each command.
+    // Boxed, so that the program has the runtime's loop once for each type of answer, not for each
+    // command.
     let future: Pin<Box<dyn Future<Output = Result<T>> + '_>> = Box::pin(future);
     let answer = runtime.block_on(future);
     // A cancelled handler may still hold a thread; it is not waited for.

@@ -18,21 +18,39 @@ pub(crate) const SECRET: &str = "HELMDECK_S3_SECRET_ACCESS_KEY";
 pub(crate) const SECRET_FILE: &str = "HELMDECK_S3_SECRET_ACCESS_KEY_FILE";
 
 /// Amazon's own names, which are taken where ours are not set.
-const AMAZON: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
+const AMAZON: [&str; 3] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+];
 
 /// Reads the credentials.
 ///
 /// # Errors
-/// A configuration failure that names the variable: there are none, one half is missing, or the file cannot be read.
+/// A configuration failure that names the variable: there are none, one half is missing, or the
+/// file cannot be read.
 pub(crate) fn credentials(env: &ProcessEnvironment) -> Result<S3Credentials> {
-    if [KEY_ID, SECRET, SECRET_FILE].iter().all(|name| matches!(env.text(name), Ok(None))) {
+    if [KEY_ID, SECRET, SECRET_FILE]
+        .iter()
+        .all(|name| matches!(env.text(name), Ok(None)))
+    {
         return amazon(env);
     }
     let found = secret_file::of_environment(env, SECRET, SECRET_FILE, Readers::Anybody)?;
-    let (_, secret) = found.ok_or_else(|| Failure::config(format!("{KEY_ID} is set and {SECRET} is not")))?;
-    let key_id = env.text(KEY_ID)?.map(str::trim).filter(|text| !text.is_empty());
-    let key_id = key_id.ok_or_else(|| Failure::config(format!("{KEY_ID} is not set, and the secret is")))?.to_owned();
-    Ok(S3Credentials { key_id, secret: filled(SECRET, &secret)?, token: None })
+    let (_, secret) =
+        found.ok_or_else(|| Failure::config(format!("{KEY_ID} is set and {SECRET} is not")))?;
+    let key_id = env
+        .text(KEY_ID)?
+        .map(str::trim)
+        .filter(|text| !text.is_empty());
+    let key_id = key_id
+        .ok_or_else(|| Failure::config(format!("{KEY_ID} is not set, and the secret is")))?
+        .to_owned();
+    Ok(S3Credentials {
+        key_id,
+        secret: filled(SECRET, &secret)?,
+        token: None,
+    })
 }
 
 fn amazon(env: &ProcessEnvironment) -> Result<S3Credentials> {
@@ -42,11 +60,18 @@ fn amazon(env: &ProcessEnvironment) -> Result<S3Credentials> {
             "artifacts.url names a bucket, and neither {KEY_ID} and {SECRET} nor {key_id} and {secret} are set"
         )));
     };
-    let token = env.text(token)?.filter(|token| !token.is_empty()).map(|token| Secret::new(token.to_owned()));
+    let token = env
+        .text(token)?
+        .filter(|token| !token.is_empty())
+        .map(|token| Secret::new(token.to_owned()));
     if id.trim().is_empty() {
         return Err(Failure::config(format!("{key_id} is empty")));
     }
-    Ok(S3Credentials { key_id: id.trim().to_owned(), secret: filled(secret, text)?, token })
+    Ok(S3Credentials {
+        key_id: id.trim().to_owned(),
+        secret: filled(secret, text)?,
+        token,
+    })
 }
 
 /// White space around a secret does not belong to it.
@@ -61,10 +86,15 @@ fn filled(name: &str, text: &str) -> Result<Secret> {
 ///
 /// # Errors
 /// A configuration failure if there is a bucket and no credentials for it.
-pub(crate) fn artifacts(settings: &Settings, env: &ProcessEnvironment, builder: Builder) -> Result<Builder> {
+pub(crate) fn artifacts(
+    settings: &Settings,
+    env: &ProcessEnvironment,
+    builder: Builder,
+) -> Result<Builder> {
     let url = &settings.engine.artifacts.url;
     if !url.is_empty() {
-        let location = S3Location::parse(url).map_err(|why| Failure::config(format!("artifacts.url: {why}")))?;
+        let location = S3Location::parse(url)
+            .map_err(|why| Failure::config(format!("artifacts.url: {why}")))?;
         return Ok(builder.artifacts_in(location, credentials(env)?));
     }
     Ok(match settings.data_dir() {
@@ -97,7 +127,14 @@ mod tests {
         let [id, secret, token] = AMAZON;
         let amazon = [(id, "A"), (secret, "B"), (token, "C")];
         let found = read(&amazon).unwrap();
-        assert_eq!((&*found.key_id, found.secret.expose(), found.token.unwrap().expose()), ("A", "B", "C"));
+        assert_eq!(
+            (
+                &*found.key_id,
+                found.secret.expose(),
+                found.token.unwrap().expose()
+            ),
+            ("A", "B", "C")
+        );
         let both = [&amazon[..], &[(KEY_ID, "X"), (SECRET, "Y\n")]].concat();
         let found = read(&both).unwrap();
         assert_eq!((&*found.key_id, found.secret.expose()), ("X", "Y"));

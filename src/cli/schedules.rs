@@ -5,7 +5,8 @@ use helmdeck_core::Identity;
 use crate::config::Settings;
 use crate::exit::{Failure, Result};
 
-/// Returns the caller of scheduled runs; `None` if nobody named one, and callers have to prove who they are.
+/// Returns the caller of scheduled runs; `None` if nobody named one, and callers have to prove who
+/// they are.
 ///
 /// # Errors
 /// A configuration failure if the setting is no caller.

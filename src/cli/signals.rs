@@ -37,13 +37,17 @@ impl Stop {
     /// # Errors
     /// As [`Self::catch`].
     pub(crate) fn unwatched() -> Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
     }
 
     /// Waits for the next of either. Dropping the future loses none.
     pub(crate) async fn wait(&mut self) {
         let signal = self.next().await;
-        let _ = RECEIVED.compare_exchange(0, signal.as_raw_value(), Ordering::SeqCst, Ordering::SeqCst);
+        let _ =
+            RECEIVED.compare_exchange(0, signal.as_raw_value(), Ordering::SeqCst, Ordering::SeqCst);
         last_signal::noticed();
     }
 
@@ -59,7 +63,10 @@ impl Stop {
 /// Returns the exit code that shells expect after the first handled signal: 128 plus its number.
 pub(crate) fn exit_code() -> Option<u8> {
     let signal = RECEIVED.load(Ordering::SeqCst);
-    u8::try_from(signal).ok().filter(|signal| *signal > 0).map(|signal| 128 + signal)
+    u8::try_from(signal)
+        .ok()
+        .filter(|signal| *signal > 0)
+        .map(|signal| 128 + signal)
 }
 
 /// Makes the exit code that of the failure which follows, not that of the signal.
@@ -68,13 +75,18 @@ pub(crate) fn clear_received() {
     RECEIVED.store(0, Ordering::SeqCst);
 }
 
-/// Returns the outcome of a server that ended cleanly: success after SIGTERM, which is how to stop it.
+/// Returns the outcome of a server that ended cleanly: success after SIGTERM, which is how to stop
+/// it.
 ///
 /// After Ctrl-C (SIGINT) the exit code is that of the signal, as everywhere.
 #[cfg(feature = "serve")]
 pub(crate) fn end_of_server() -> Result<()> {
     let interrupted = RECEIVED.load(Ordering::SeqCst) == SignalKind::interrupt().as_raw_value();
-    if interrupted { Err(exit::Failure::silent(exit::Exit::Failed)) } else { Ok(()) }
+    if interrupted {
+        Err(exit::Failure::silent(exit::Exit::Failed))
+    } else {
+        Ok(())
+    }
 }
 
 /// Makes either signal end this process from now on, after running `last`.
@@ -84,7 +96,9 @@ pub(crate) fn end_of_server() -> Result<()> {
 /// # Errors
 /// A failure if the system takes no handler.
 pub(crate) fn end_after(last: impl FnOnce() + Send + 'static) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let mut stop = {
         let _inside = runtime.enter();
         Stop::unwatched()?

@@ -19,8 +19,12 @@ pub(crate) fn at(url: &str, config: &Config) -> Result<System> {
         #[cfg(feature = "postgres")]
         Location::Postgres(_) => Ok(System::connect(url, config)?),
         #[cfg(not(feature = "postgres"))]
-        Location::Postgres(_) => Err(Failure::config("system.url: this helmdeck was built without PostgreSQL")),
-        Location::Memory => Err(Failure::config("system.url: give postgres://... or sqlite:/path/helmdeck.db")),
+        Location::Postgres(_) => Err(Failure::config(
+            "system.url: this helmdeck was built without PostgreSQL",
+        )),
+        Location::Memory => Err(Failure::config(
+            "system.url: give postgres://... or sqlite:/path/helmdeck.db",
+        )),
     }
 }
 
@@ -32,7 +36,8 @@ pub(crate) fn file(settings: &Settings) -> Option<PathBuf> {
     }
 }
 
-/// Returns a file that an earlier version filled and that is no longer read, if the database is in PostgreSQL.
+/// Returns a file that an earlier version filled and that is no longer read, if the database is in
+/// PostgreSQL.
 pub(crate) fn left_behind(settings: &Settings) -> Option<PathBuf> {
     let path = settings.data_dir().ok()?.join("helmdeck.db");
     (file(settings).is_none() && path.is_file()).then_some(path)

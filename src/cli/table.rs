@@ -3,7 +3,14 @@
 use crate::output::columns;
 
 /// Writes a table with aligned columns.
-pub(crate) fn table<const N: usize>(headings: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+pub(crate) fn table<const N: usize>(
+    headings: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
     let rows = rows.into_iter().map(|row| row.to_vec());
-    columns(&std::iter::once(headings.map(str::to_owned).to_vec()).chain(rows).collect::<Vec<_>>())
+    columns(
+        &std::iter::once(headings.map(str::to_owned).to_vec())
+            .chain(rows)
+            .collect::<Vec<_>>(),
+    )
 }

@@ -18,21 +18,30 @@ pub(crate) struct Terminals {
     pub(crate) stderr: bool,
     /// Whether a line can be overwritten: `TERM` is set, and not `dumb`.
     pub(crate) moves: bool,
-    /// Whether to use colours: as `moves`, `NO_COLOR` is unset or empty (<https://no-color.org>), `CLICOLOR` is not 0.
+    /// Whether to use colours: as `moves`, `NO_COLOR` is unset or empty (<https://no-color.org>),
+    /// `CLICOLOR` is not 0.
     pub(crate) colours: bool,
 }
 
 impl Terminals {
     /// Looks at stdout, stderr and the environment.
     pub(crate) fn of_process(env: &ProcessEnvironment) -> Self {
-        Self { stdout: io::stdout().is_terminal(), stderr: io::stderr().is_terminal(), ..Self::wanted(env) }
+        Self {
+            stdout: io::stdout().is_terminal(),
+            stderr: io::stderr().is_terminal(),
+            ..Self::wanted(env)
+        }
     }
 
     /// Reads what the environment says about every terminal.
     fn wanted(env: &ProcessEnvironment) -> Self {
         let text = |name| env.text(name).ok().flatten().unwrap_or_default();
         let moves = !matches!(text("TERM"), "" | "dumb");
-        Self { moves, colours: moves && text("NO_COLOR").is_empty() && text("CLICOLOR") != "0", ..Self::default() }
+        Self {
+            moves,
+            colours: moves && text("NO_COLOR").is_empty() && text("CLICOLOR") != "0",
+            ..Self::default()
+        }
     }
 
     /// Says whether a line on stderr can be overwritten.
@@ -62,8 +71,13 @@ pub(crate) fn width_of_stdout() -> usize {
 }
 
 fn width_of(terminal: impl std::os::fd::AsFd) -> usize {
-    let columns = rustix::termios::tcgetwinsize(terminal).map_or(0, |size| usize::from(size.ws_col));
-    if columns == 0 { WIDTH } else { columns.max(NARROWEST) }
+    let columns =
+        rustix::termios::tcgetwinsize(terminal).map_or(0, |size| usize::from(size.ws_col));
+    if columns == 0 {
+        WIDTH
+    } else {
+        columns.max(NARROWEST)
+    }
 }
 
 /// Paints text, or leaves it as it is where there are no colours.
@@ -83,7 +97,11 @@ pub(crate) enum Look {
 impl Paint {
     /// Paints a text that is free of control characters.
     pub(crate) fn text(self, look: Look, text: &str) -> String {
-        if self.0 && !text.is_empty() { format!("\x1b[{}m{text}\x1b[0m", look as u8) } else { text.to_owned() }
+        if self.0 && !text.is_empty() {
+            format!("\x1b[{}m{text}\x1b[0m", look as u8)
+        } else {
+            text.to_owned()
+        }
     }
 }
 
@@ -92,7 +110,8 @@ pub(crate) fn cells(text: &str) -> usize {
     text.chars().map(cells_of).sum()
 }
 
-/// Breaks a text between words into lines of at most this many cells; a longer word gets a line of its own.
+/// Breaks a text between words into lines of at most this many cells; a longer word gets a line of
+/// its own.
 pub(crate) fn wrapped(text: &str, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for paragraph in text.lines() {
@@ -124,7 +143,8 @@ pub(crate) fn cut(line: &str, cells: usize) -> String {
     format!("{}…", head.collect::<String>().trim_end())
 }
 
-/// Cuts the middle out of a line, so that it fits in this many cells: its start and end both matter.
+/// Cuts the middle out of a line, so that it fits in this many cells: its start and end both
+/// matter.
 pub(crate) fn fit(line: &str, cells: usize) -> String {
     if self::cells(line) <= cells {
         return line.to_owned();
@@ -150,7 +170,10 @@ pub(crate) fn fit(line: &str, cells: usize) -> String {
 const fn cells_of(c: char) -> usize {
     match c {
         // Combining marks, joiners and variation selectors.
-        '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200d}' | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' => 0,
+        '\u{300}'..='\u{36f}'
+        | '\u{200b}'..='\u{200d}'
+        | '\u{20d0}'..='\u{20ff}'
+        | '\u{fe00}'..='\u{fe0f}' => 0,
         // East Asian scripts, full-width forms, symbols and emoji.
         '\u{1100}'..='\u{115f}'
         | '\u{231a}'..='\u{23ff}'
@@ -182,18 +205,35 @@ mod tests {
         };
         assert_eq!(wanted(&[("TERM", "xterm")]), (true, true));
         assert_eq!(wanted(&[("TERM", "xterm"), ("NO_COLOR", "")]), (true, true));
-        assert_eq!(wanted(&[("TERM", "xterm"), ("NO_COLOR", "0")]), (true, false));
-        assert_eq!(wanted(&[("TERM", "xterm"), ("CLICOLOR", "0")]), (true, false));
-        assert_eq!(wanted(&[("TERM", "xterm"), ("CLICOLOR", "1")]), (true, true));
+        assert_eq!(
+            wanted(&[("TERM", "xterm"), ("NO_COLOR", "0")]),
+            (true, false)
+        );
+        assert_eq!(
+            wanted(&[("TERM", "xterm"), ("CLICOLOR", "0")]),
+            (true, false)
+        );
+        assert_eq!(
+            wanted(&[("TERM", "xterm"), ("CLICOLOR", "1")]),
+            (true, true)
+        );
         assert_eq!(wanted(&[("TERM", "dumb")]), (false, false));
         assert_eq!(wanted(&[]), (false, false));
     }
 
     #[test]
     fn nothing_is_painted_where_no_terminal_is() {
-        let terminals = Terminals { stdout: false, stderr: true, moves: true, colours: true };
+        let terminals = Terminals {
+            stdout: false,
+            stderr: true,
+            moves: true,
+            colours: true,
+        };
         assert_eq!(terminals.on_stdout().text(Look::Red, "a"), "a");
-        assert_eq!(terminals.on_stderr().text(Look::Red, "a"), "\x1b[31ma\x1b[0m");
+        assert_eq!(
+            terminals.on_stderr().text(Look::Red, "a"),
+            "\x1b[31ma\x1b[0m"
+        );
         assert_eq!(terminals.on_stderr().text(Look::Red, ""), "");
     }
 
@@ -208,8 +248,14 @@ mod tests {
 
     #[test]
     fn text_wraps_between_words() {
-        assert_eq!(wrapped("one two  three\nfour", 8), ["one two", "three", "four"]);
-        assert_eq!(wrapped("漢字 漢字 longer-than-room", 9), ["漢字 漢字", "longer-than-room"]);
+        assert_eq!(
+            wrapped("one two  three\nfour", 8),
+            ["one two", "three", "four"]
+        );
+        assert_eq!(
+            wrapped("漢字 漢字 longer-than-room", 9),
+            ["漢字 漢字", "longer-than-room"]
+        );
         assert!(wrapped("", 9).is_empty());
     }
 

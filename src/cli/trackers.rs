@@ -29,12 +29,18 @@ struct KeyPlace<'a> {
 
 impl<'a> KeyPlace<'a> {
     fn of(config: &Config, server: Option<&'a TrackerServer>) -> Self {
-        let named = server.map(|server| &*server.credential).filter(|credential| !credential.is_empty());
+        let named = server
+            .map(|server| &*server.credential)
+            .filter(|credential| !credential.is_empty());
         let (tracker, variable, usual) = match config.tracker.kind {
             TrackerKind::Linear => ("Linear", "LINEAR_API_KEY", "linear-key"),
             TrackerKind::Github => ("GitHub", "GITHUB_TOKEN", "github-token"),
         };
-        Self { tracker, variable: named.is_none().then_some(variable), credential: named.unwrap_or(usual) }
+        Self {
+            tracker,
+            variable: named.is_none().then_some(variable),
+            credential: named.unwrap_or(usual),
+        }
     }
 }
 
@@ -44,21 +50,29 @@ fn defined(
     config_file: Option<&Path>,
     env: &ProcessEnvironment,
 ) -> helmdeck_forge::Result<Option<TrackerServer>> {
-    let Some(name) = project.config().tracker.server.as_deref() else { return Ok(None) };
+    let Some(name) = project.config().tracker.server.as_deref() else {
+        return Ok(None);
+    };
     let settings = config::load(config_file, Vec::new(), env).and_then(Loaded::settings);
     let settings = settings.map_err(|failure| Error::usage(failure.message().to_owned()))?;
     let server = settings.forge.trackers.get(name).cloned();
     server.map(Some).ok_or_else(|| {
-        Error::new(Category::Refused, "E_TRACKER_UNDEFINED", format!("this project asks for the tracker {name:?}"))
-            .hint(format!("define [forge.trackers.{name}] with endpoint and credential in your helmdeck.toml"))
+        Error::new(
+            Category::Refused,
+            "E_TRACKER_UNDEFINED",
+            format!("this project asks for the tracker {name:?}"),
+        )
+        .hint(format!(
+            "define [forge.trackers.{name}] with endpoint and credential in your helmdeck.toml"
+        ))
     })
 }
 
 /// Makes the client of a project's tracker. Connects to nothing yet.
 ///
 /// # Errors
-/// `Refused` unless the mode is `live` and the clone is trusted; `Refused` (`E_TRACKER_AUTH`) without a key; `Usage`
-/// for settings that do not fit.
+/// `Refused` unless the mode is `live` and the clone is trusted; `Refused` (`E_TRACKER_AUTH`)
+/// without a key; `Usage` for settings that do not fit.
 pub(crate) fn open(
     project: &Project,
     config_file: Option<&Path>,
@@ -81,36 +95,59 @@ pub(crate) fn open(
         (None, TrackerKind::Linear) => linear::ENDPOINT,
         (None, TrackerKind::Github) => github::ENDPOINT,
     };
-    let endpoint = endpoint
-        .parse()
-        .map_err(|_| Error::usage(format!("the endpoint of {} is no URL: {endpoint:?}", place.tracker)))?;
+    let endpoint = endpoint.parse().map_err(|_| {
+        Error::usage(format!(
+            "the endpoint of {} is no URL: {endpoint:?}",
+            place.tracker
+        ))
+    })?;
     let egress = Egress::new(helmdeck_egress::Config::default());
     let connection = Connection::new(egress, endpoint, key, Arc::new(SystemClock::default()));
     let create = config.linear.labels == LabelMode::Create;
     Ok(match config.tracker.kind {
-        TrackerKind::Linear => {
-            Box::new(Linear::new(connection, config.linear.team.as_deref().unwrap_or_default(), create)?)
-        }
+        TrackerKind::Linear => Box::new(Linear::new(
+            connection,
+            config.linear.team.as_deref().unwrap_or_default(),
+            create,
+        )?),
         TrackerKind::Github => Box::new(GitHub::new(connection, &config.github, create)?),
     })
 }
 
-/// Returns the key: of the variable, else of the credential in helmdeck's settings, else of the vault.
+/// Returns the key: of the variable, else of the credential in helmdeck's settings, else of the
+/// vault.
 fn key(
     place: &KeyPlace<'_>,
     config_file: Option<&Path>,
     env: &ProcessEnvironment,
     output: Output,
 ) -> helmdeck_forge::Result<Secret> {
-    let failed = |failure: Failure| Error::new(Category::Refused, "E_TRACKER_AUTH", failure.message().to_owned());
-    let set = place.variable.map(|variable| env.text(variable)).transpose().map_err(failed)?.flatten();
+    let failed = |failure: Failure| {
+        Error::new(
+            Category::Refused,
+            "E_TRACKER_AUTH",
+            failure.message().to_owned(),
+        )
+    };
+    let set = place
+        .variable
+        .map(|variable| env.text(variable))
+        .transpose()
+        .map_err(failed)?
+        .flatten();
     let set = set.filter(|text| !text.trim().is_empty());
     if let Some(text) = set {
         return Ok(Secret::new(text.trim().to_owned()));
     }
-    let KeyPlace { tracker, variable, credential } = place;
+    let KeyPlace {
+        tracker,
+        variable,
+        credential,
+    } = place;
     let missing = || {
-        let variable = variable.map(|variable| format!("{variable}, or ")).unwrap_or_default();
+        let variable = variable
+            .map(|variable| format!("{variable}, or "))
+            .unwrap_or_default();
         Error::new(Category::Refused, "E_TRACKER_AUTH", format!("there is no key for {tracker}")).hint(format!(
             "set {variable}the credential {credential:?} under [credentials] in helmdeck's settings or in the vault"
         ))

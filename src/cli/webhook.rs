@@ -34,7 +34,10 @@ impl WebhookReceiver for Hints {
     fn receive(&self, headers: &HeaderMap, body: &[u8]) -> WebhookAnswer {
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let now = SystemClock::default().now();
-        match self.webhook.receive(body, header(SIGNATURE), header(DELIVERY), now) {
+        match self
+            .webhook
+            .receive(body, header(SIGNATURE), header(DELIVERY), now)
+        {
             Ok(hint) => {
                 if let Some(issue) = hint.issue {
                     // The thread lives as long as the process.
@@ -54,23 +57,43 @@ impl WebhookReceiver for Hints {
 /// # Errors
 /// A configuration failure for a variable that is not text, or a secret without a project.
 pub(crate) fn receiver(setup: &Setup) -> Result<Option<Arc<dyn WebhookReceiver>>, Failure> {
-    let Some(secret) = setup.env.text(WEBHOOK_SECRET)?.map(str::trim).filter(|text| !text.is_empty()) else {
+    let Some(secret) = setup
+        .env
+        .text(WEBHOOK_SECRET)?
+        .map(str::trim)
+        .filter(|text| !text.is_empty())
+    else {
         return Ok(None);
     };
-    let root = setup.settings.forge.packs(true, setup.env.working_dir()).root;
+    let root = setup
+        .settings
+        .forge
+        .packs(true, setup.env.working_dir())
+        .root;
     let root = root.ok_or_else(|| {
         Failure::config(format!(
             "{WEBHOOK_SECRET} is set, and there is no project: start the server in one, or set [forge] root"
         ))
     })?;
     let environment = crate::project::environment(&setup.env, setup.config.as_deref(), None, None)?;
-    let project = Project::open(&root, environment)?
-        .ok_or_else(|| Failure::config(format!("{WEBHOOK_SECRET} is set, and {} has no .forge/", root.display())))?;
+    let project = Project::open(&root, environment)?.ok_or_else(|| {
+        Failure::config(format!(
+            "{WEBHOOK_SECRET} is set, and {} has no .forge/",
+            root.display()
+        ))
+    })?;
     let seen = status(&project)?.deliveries;
     let webhook = Arc::new(Webhook::new(secret, seen));
     let (changed, received) = channel();
-    let worker = Worker { project, webhook: Arc::clone(&webhook), env: setup.env.clone(), output: setup.output };
-    std::thread::Builder::new().name("issues".to_owned()).spawn(move || worker.run(&received))?;
+    let worker = Worker {
+        project,
+        webhook: Arc::clone(&webhook),
+        env: setup.env.clone(),
+        output: setup.output,
+    };
+    std::thread::Builder::new()
+        .name("issues".to_owned())
+        .spawn(move || worker.run(&received))?;
     Ok(Some(Arc::new(Hints { webhook, changed })))
 }
 
@@ -102,11 +125,20 @@ impl Worker {
 
     fn pull(&self, ids: Vec<String>) -> helmdeck_forge::Result<()> {
         let tracker = open(&self.project, None, &self.env, self.output)?;
-        let pull = Pull { only: Some(ids), ..Pull::default() };
+        let pull = Pull {
+            only: Some(ids),
+            ..Pull::default()
+        };
         let pulled = block_on(async { Ok(Sync::new(&self.project, &*tracker).pull(&pull).await) });
-        let failed = |failure: Failure| Error::new(Category::Failed, "E_FAILED", failure.message().to_owned());
+        let failed = |failure: Failure| {
+            Error::new(Category::Failed, "E_FAILED", failure.message().to_owned())
+        };
         let pulled = pulled.map_err(failed)??;
-        tracing::info!(read = pulled.read, changed = pulled.changed.len(), "issues named by the webhook were read");
+        tracing::info!(
+            read = pulled.read,
+            changed = pulled.changed.len(),
+            "issues named by the webhook were read"
+        );
         remember_deliveries(&self.project, self.webhook.seen())
     }
 }

@@ -59,7 +59,8 @@ pub(crate) struct Setup {
     pub(crate) refused_store: OnceLock<StoreError>,
     /// The system database, once somebody asked for it.
     pub(crate) system: OnceLock<System>,
-    /// The connections of the store, once somebody asked for them, if the system database is in the same place.
+    /// The connections of the store, once somebody asked for them, if the system database is in the
+    /// same place.
     #[cfg(feature = "postgres")]
     pub(crate) connections: OnceLock<Connections>,
     /// The output.
@@ -103,7 +104,8 @@ impl Setup {
         Ok(setup)
     }
 
-    /// Reads the configuration only, and starts the log: for commands that work without a key, or with a lost one.
+    /// Reads the configuration only, and starts the log: for commands that work without a key, or
+    /// with a lost one.
     ///
     /// # Errors
     /// As [`Setup::load`].
@@ -114,8 +116,15 @@ impl Setup {
         output: Output,
         level: &str,
     ) -> Result<Self> {
-        let (settings, layers) = config::load(global.config.as_deref(), flags, &env)?.into_parts()?;
-        logging::start(&settings.log.level, settings.log.format, level, output.verbose, output.quiet);
+        let (settings, layers) =
+            config::load(global.config.as_deref(), flags, &env)?.into_parts()?;
+        logging::start(
+            &settings.log.level,
+            settings.log.format,
+            level,
+            output.verbose,
+            output.quiet,
+        );
         Ok(Self::new(settings, layers, env, global, output))
     }
 
@@ -148,25 +157,38 @@ impl Setup {
     /// Builds an engine with all packs.
     ///
     /// # Errors
-    /// A failure if the store cannot be opened (with gate 1 open). Packs that do not fit are refused one by one.
+    /// A failure if the store cannot be opened (with gate 1 open). Packs that do not fit are
+    /// refused one by one.
     pub(crate) async fn engine(&self, memory: MemoryUse, watch: bool) -> Result<Engine> {
-        self.engine_over(self.settings.packs_dir.as_deref(), memory, watch).await
+        self.engine_over(self.settings.packs_dir.as_deref(), memory, watch)
+            .await
     }
 
     /// Builds an engine with the built-in packs and those of a folder.
     ///
     /// # Errors
     /// As [`Setup::engine`].
-    pub(crate) async fn engine_over(&self, packs: Option<&Path>, memory: MemoryUse, watch: bool) -> Result<Engine> {
+    pub(crate) async fn engine_over(
+        &self,
+        packs: Option<&Path>,
+        memory: MemoryUse,
+        watch: bool,
+    ) -> Result<Engine> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let settings = &self.settings;
         let egress = Egress::new(settings.egress.clone());
         let secrets = self.secrets(memory).await?;
         let mut forge = helmdeck_packs::forge::Config {
-            environment: crate::project::environment(&self.env, self.config.as_deref(), None, None)?,
+            environment: crate::project::environment(
+                &self.env,
+                self.config.as_deref(),
+                None,
+                None,
+            )?,
             ..settings.forge.packs(self.serves, self.env.working_dir())
         };
-        // A server decides once: agents see its packs at their start. A single call is refused when it runs something.
+        // A server decides once: agents see its packs at their start. A single call is refused when
+        // it runs something.
         if watch && forge.run {
             forge.run = forge.is_trusted();
         }
@@ -176,7 +198,8 @@ impl Setup {
             #[cfg(feature = "github")]
             github: settings.github.packs(),
             repo: self.repositories(),
-            llm: helmdeck_llm::Client::new(&egress, settings.llm.clone()).map_err(Failure::config)?,
+            llm: helmdeck_llm::Client::new(&egress, settings.llm.clone())
+                .map_err(Failure::config)?,
             swe: settings.swe.clone(),
             conversations: self.conversations.clone(),
             forge,
@@ -185,7 +208,9 @@ impl Setup {
         let mut config = settings.engine.clone();
         // What the store keeps no longer ends in its chain as expired.
         let kept = settings.memory.store().limits.retention(Kind::Audit);
-        config.audit.retention = kept.map_or(config.audit.retention, |kept| kept.min(config.audit.retention));
+        config.audit.retention = kept.map_or(config.audit.retention, |kept| {
+            kept.min(config.audit.retention)
+        });
         let mut builder = Engine::builder(config)
             .builtins(helmdeck_packs::all(&dependencies))
             .secrets(Arc::clone(&secrets))
@@ -204,8 +229,8 @@ impl Setup {
                 .map_err(|problem| Failure::config(format!("sessions: {problem}")))?;
             if let Ok(program) = std::env::current_exe() {
                 helmdeck_process::reap_when_killed(program.clone());
-                // A process that watches the packs folder is a server. After a single call, sessions that its pack
-                // preserves remain.
+                // A process that watches the packs folder is a server. After a single call,
+                // sessions that its pack preserves remain.
                 builder = builder.sessions(SessionPlace {
                     folder: data.join("sessions"),
                     program,
@@ -216,7 +241,8 @@ impl Setup {
             builder = builder.jobs(self.system()?, self.ring.clone().map(Arc::new));
             // A command that only shows something creates no data folder.
             let makes = matches!(memory, MemoryUse::IfReachable | MemoryUse::Full);
-            builder = builder.remember_mcp(data.join("mcp"), self.ring.clone().map(Arc::new), makes);
+            builder =
+                builder.remember_mcp(data.join("mcp"), self.ring.clone().map(Arc::new), makes);
         }
         let wanted = !matches!(memory, MemoryUse::Nothing | MemoryUse::None);
         if self.ring.is_some() && !wanted {
@@ -230,7 +256,10 @@ impl Setup {
             };
             let strict = memory == MemoryUse::ReadOnly;
             let opened = match strict {
-                true => self.store_at(&url, ring).await.map(|store| Opened { store, trouble: None })?,
+                true => self.store_at(&url, ring).await.map(|store| Opened {
+                    store,
+                    trouble: None,
+                })?,
                 false => self.store_or_later(&url, ring, memory).await?,
             };
             let store = opened.store;
@@ -239,7 +268,8 @@ impl Setup {
                 Some(error @ StoreError::WrongKey { .. }) if memory == MemoryUse::IfReachable => {
                     let reason: Arc<str> = error.to_string().into();
                     builder = builder.memory_unavailable(&reason);
-                    self.conversations.provide(move || Err(NoMemory::Unavailable(Arc::clone(&reason)).into()));
+                    self.conversations
+                        .provide(move || Err(NoMemory::Unavailable(Arc::clone(&reason)).into()));
                     let _ = self.refused_store.set(error);
                 }
                 Some(error @ StoreError::WrongKey { .. }) => return Err(error.into()),
@@ -252,7 +282,11 @@ impl Setup {
                         }
                     }
                     let system = self.system().ok();
-                    builder = builder.memory(Memory { store, keyring: Arc::new(ring.clone()), system });
+                    builder = builder.memory(Memory {
+                        store,
+                        keyring: Arc::new(ring.clone()),
+                        system,
+                    });
                 }
             }
         }
@@ -261,8 +295,18 @@ impl Setup {
             let place = self.conversations.clone();
             memory.on_forgotten_conversations(move |caller| place.forgotten(caller));
             let (store, events) = (Arc::clone(memory.store()), engine.events().clone());
-            let opening = Opening { config: settings.conversation.clone(), clock, egress, secrets, folds: watch };
-            self.conversations.provide(move || opening.open(Arc::clone(&store), events.clone()).map_err(Error::from));
+            let opening = Opening {
+                config: settings.conversation.clone(),
+                clock,
+                egress,
+                secrets,
+                folds: watch,
+            };
+            self.conversations.provide(move || {
+                opening
+                    .open(Arc::clone(&store), events.clone())
+                    .map_err(Error::from)
+            });
         }
         Ok(engine)
     }
@@ -298,12 +342,12 @@ impl Setup {
 
     /// Opens the conversation memory without an engine, for one command.
     ///
-    /// It summarises only on request. A missing store is created only if `writes` is set and the strategy keeps turns;
-    /// otherwise an empty store in memory replaces it until the command ends.
+    /// It summarises only on request. A missing store is created only if `writes` is set and the
+    /// strategy keeps turns; otherwise an empty store in memory replaces it until the command ends.
     ///
     /// # Errors
-    /// `Absent` if gate 1 is shut; a failure if the store cannot be opened, or a configuration failure if no summarizer
-    /// is configured.
+    /// `Absent` if gate 1 is shut; a failure if the store cannot be opened, or a configuration
+    /// failure if no summarizer is configured.
     pub(crate) async fn conversation(&self, writes: bool, folds: bool) -> Result<Alone> {
         let Some(ring) = &self.ring else {
             return Err(Failure::from(Error::from(NoMemory::Off)).with_hint(format!(
@@ -319,12 +363,28 @@ impl Setup {
             return Err(ConversationError::SummarizerRequired.into());
         }
         let makes = writes && config.strategy != Strategy::None;
-        let url = if makes || self.store_exists().await? { self.settings.memory_url()? } else { "memory:".to_owned() };
+        let url = if makes || self.store_exists().await? {
+            self.settings.memory_url()?
+        } else {
+            "memory:".to_owned()
+        };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let egress = Egress::new(self.settings.egress.clone());
         // Only summaries need a credential.
-        let secrets = self.secrets(if folds { MemoryUse::Full } else { MemoryUse::Nothing }).await?;
-        let opening = Opening { config, clock: Arc::clone(&clock), egress, secrets, folds: false };
+        let secrets = self
+            .secrets(if folds {
+                MemoryUse::Full
+            } else {
+                MemoryUse::Nothing
+            })
+            .await?;
+        let opening = Opening {
+            config,
+            clock: Arc::clone(&clock),
+            egress,
+            secrets,
+            folds: false,
+        };
         let store = self.store_at(&url, ring).await?;
         match opening.open(Arc::clone(&store), Bus::new(EVENTS, clock)) {
             Ok(memory) => Ok(Alone { memory, store }),
@@ -341,7 +401,10 @@ impl Setup {
     /// A failure if the vault must open and does not.
     pub(crate) async fn secrets(&self, memory: MemoryUse) -> Result<Arc<dyn Secrets>> {
         let environment = EnvironmentSecrets::new(&self.settings.credentials, &self.env);
-        Ok(Arc::new(Credentials::new(environment, self.vault(memory).await?)))
+        Ok(Arc::new(Credentials::new(
+            environment,
+            self.vault(memory).await?,
+        )))
     }
 
     /// Returns the settings of the project routes: the project of the `forge.*` packs.
@@ -351,17 +414,31 @@ impl Setup {
     #[cfg(feature = "serve")]
     pub(crate) fn project(&self) -> Result<helmdeck_server::ProjectSettings> {
         Ok(helmdeck_server::ProjectSettings {
-            root: self.settings.forge.packs(self.serves, self.env.working_dir()).root,
-            environment: crate::project::environment(&self.env, self.config.as_deref(), None, None)?,
+            root: self
+                .settings
+                .forge
+                .packs(self.serves, self.env.working_dir())
+                .root,
+            environment: crate::project::environment(
+                &self.env,
+                self.config.as_deref(),
+                None,
+                None,
+            )?,
         })
     }
 
     /// Returns the settings of the `seam.*` packs: the project of the `forge.*` packs, and a vault.
     ///
-    /// A server answers users other than the one that started it, so there only a vault named in helmdeck's settings
-    /// counts. A vault from the shell's variables, or from `.claude` in the home folder, is private to that user.
+    /// A server answers users other than the one that started it, so there only a vault named in
+    /// helmdeck's settings counts. A vault from the shell's variables, or from `.claude` in the
+    /// home folder, is private to that user.
     fn seam(&self) -> Option<helmdeck_seam::SeamConfig> {
-        let root = self.settings.forge.packs(self.serves, self.env.working_dir()).root?;
+        let root = self
+            .settings
+            .forge
+            .packs(self.serves, self.env.working_dir())
+            .root?;
         let mut config = crate::seam::config(&self.settings.seam, &self.env);
         config.cwd = root;
         if self.serves {
@@ -373,12 +450,22 @@ impl Setup {
 
     /// Returns the settings for repositories.
     ///
-    /// Without authentication every caller is the user that runs this program, and can read that user's folders anyway.
+    /// Without authentication every caller is the user that runs this program, and can read that
+    /// user's folders anyway.
     fn repositories(&self) -> helmdeck_packs::repo::Config {
         let settings = &self.settings;
-        let open = !settings.auth.api_tokens && settings.auth.jwks.is_empty() && !auth::is_set(&self.env);
-        let home = self.env.path("HOME").map(|home| home.join(".ssh/known_hosts"));
-        settings.repo.packs(&settings.engine.commands.path, open, home, self.env.program())
+        let open =
+            !settings.auth.api_tokens && settings.auth.jwks.is_empty() && !auth::is_set(&self.env);
+        let home = self
+            .env
+            .path("HOME")
+            .map(|home| home.join(".ssh/known_hosts"));
+        settings.repo.packs(
+            &settings.engine.commands.path,
+            open,
+            home,
+            self.env.program(),
+        )
     }
 
     /// Returns how callers of the server authenticate, `None` if authentication is off.
@@ -389,9 +476,14 @@ impl Setup {
     pub(crate) fn auth(&self) -> Result<Option<helmdeck_server::Auth>> {
         let egress = Egress::new(self.settings.egress.clone());
         let secret = auth::client_secret(&self.env)?;
-        helmdeck_server::Auth::new(&self.settings.auth, auth::shared_secret(&self.env)?, self.system().ok(), &egress)
-            .map(|auth| auth.map(|auth| auth.client_secret(secret)))
-            .map_err(|message| Failure::config(format!("[auth]: {message}")))
+        helmdeck_server::Auth::new(
+            &self.settings.auth,
+            auth::shared_secret(&self.env)?,
+            self.system().ok(),
+            &egress,
+        )
+        .map(|auth| auth.map(|auth| auth.client_secret(secret)))
+        .map_err(|message| Failure::config(format!("[auth]: {message}")))
     }
 
     /// Says whether callers of the server have to authenticate.
@@ -401,13 +493,18 @@ impl Setup {
     pub(crate) fn authenticates(&self) -> Result<bool> {
         auth::client_secret(&self.env)?;
         let secret = auth::shared_secret(&self.env)?;
-        let on = self.settings.auth.authenticates(secret.as_ref(), self.system().is_ok());
+        let on = self
+            .settings
+            .auth
+            .authenticates(secret.as_ref(), self.system().is_ok());
         on.map_err(|message| Failure::config(format!("[auth]: {message}")))
     }
 
     /// Opens the vault, for commands that call packs.
     async fn vault(&self, memory: MemoryUse) -> Result<Option<Arc<dyn Secrets>>> {
-        let (Some(ring), true) = (&self.vault_ring, memory != MemoryUse::Nothing) else { return Ok(None) };
+        let (Some(ring), true) = (&self.vault_ring, memory != MemoryUse::Nothing) else {
+            return Ok(None);
+        };
         let (system, clock) = (self.system()?, Arc::new(SystemClock::default()));
         // A server starts before its database: it reads the vault as soon as it can.
         let opened = if self.serves {
@@ -417,11 +514,14 @@ impl Setup {
         };
         let vault = match opened {
             Ok(vault) => vault,
-            // A server must not start with a vault of another key. A single call may need no credential, and a list needs
-            // none.
+            // A server must not start with a vault of another key. A single call may need no
+            // credential, and a list needs none.
             Err(error)
                 if memory == MemoryUse::None
-                    || matches!((memory, &error), (MemoryUse::IfReachable, VaultError::Store(_))) =>
+                    || matches!(
+                        (memory, &error),
+                        (MemoryUse::IfReachable, VaultError::Store(_))
+                    ) =>
             {
                 tracing::warn!(%error, "going on without the vault");
                 return Ok(Some(Arc::new(ShutVault(error.to_string()))));

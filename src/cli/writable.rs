@@ -8,7 +8,10 @@ use rustix::fs::{Access, access};
 pub(crate) fn why_not(file: &Path) -> Option<String> {
     let folder = file.parent().unwrap_or(Path::new("/"));
     // A missing folder would be created in the nearest existing one.
-    let Some(place) = folder.ancestors().find(|place| place.symlink_metadata().is_ok()) else {
+    let Some(place) = folder
+        .ancestors()
+        .find(|place| place.symlink_metadata().is_ok())
+    else {
         return Some(format!("{} is not there", folder.display()));
     };
     if !place.is_dir() {
@@ -16,10 +19,20 @@ pub(crate) fn why_not(file: &Path) -> Option<String> {
     }
     // SQLite writes files beside the database.
     if let Err(error) = access(place, Access::WRITE_OK | Access::EXEC_OK) {
-        return Some(format!("nothing can be written in {}: {}", place.display(), std::io::Error::from(error)));
+        return Some(format!(
+            "nothing can be written in {}: {}",
+            place.display(),
+            std::io::Error::from(error)
+        ));
     }
-    let error = access(file, Access::WRITE_OK).err().filter(|_| file.exists())?;
-    Some(format!("{} cannot be written: {}", file.display(), std::io::Error::from(error)))
+    let error = access(file, Access::WRITE_OK)
+        .err()
+        .filter(|_| file.exists())?;
+    Some(format!(
+        "{} cannot be written: {}",
+        file.display(),
+        std::io::Error::from(error)
+    ))
 }
 
 #[cfg(test)]
@@ -33,6 +46,10 @@ mod tests {
         assert_eq!(why_not(&file), None);
         assert!(!home.path().join("not").exists());
         std::fs::write(home.path().join("not"), "in the way").unwrap();
-        assert!(why_not(&file).unwrap().ends_with("not is not a folder"), "{:?}", why_not(&file));
+        assert!(
+            why_not(&file).unwrap().ends_with("not is not a folder"),
+            "{:?}",
+            why_not(&file)
+        );
     }
 }

@@ -16,13 +16,15 @@ pub(crate) fn create(path: &Path, text: &[u8]) -> Result<()> {
     linked
 }
 
-/// Replaces a file, or creates it with mode 0600. An existing file keeps its mode, and a link its target.
+/// Replaces a file, or creates it with mode 0600. An existing file keeps its mode, and a link its
+/// target.
 ///
 /// # Errors
 /// Whatever the system answers; the file is then unchanged.
 pub(crate) fn replace(path: &Path, text: &[u8]) -> Result<()> {
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mode = std::fs::metadata(&path).map_or(0o600, |metadata| metadata.permissions().mode() & 0o7777);
+    let mode =
+        std::fs::metadata(&path).map_or(0o600, |metadata| metadata.permissions().mode() & 0o7777);
     let aside = aside(&path, text, mode)?;
     std::fs::rename(&aside, &path).inspect_err(|_| {
         let _ = std::fs::remove_file(&aside);
@@ -31,12 +33,21 @@ pub(crate) fn replace(path: &Path, text: &[u8]) -> Result<()> {
 
 /// Writes the text to a new file beside `path`.
 fn aside(path: &Path, text: &[u8], mode: u32) -> Result<PathBuf> {
-    let folder = path.parent().ok_or_else(|| Error::from(ErrorKind::InvalidInput))?;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let folder = path
+        .parent()
+        .ok_or_else(|| Error::from(ErrorKind::InvalidInput))?;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let aside = folder.join(format!(".{name}.{}.tmp", std::process::id()));
     let write = || {
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&aside)?;
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&aside)?;
         // The process's umask may have taken bits away.
         file.set_permissions(std::fs::Permissions::from_mode(mode))?;
         file.write_all(text)?;
@@ -62,13 +73,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b/file");
         create(&path, b"one").unwrap();
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(create(&path, b"two").unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert_eq!(
+            create(&path, b"two").unwrap_err().kind(),
+            ErrorKind::AlreadyExists
+        );
         assert_eq!(std::fs::read(&path).unwrap(), b"one");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
         replace(&path, b"two").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"two");
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
-        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o640
+        );
+        assert_eq!(
+            std::fs::read_dir(path.parent().unwrap()).unwrap().count(),
+            1
+        );
     }
 }

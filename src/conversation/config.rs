@@ -7,7 +7,17 @@ use serde::{Deserialize, Serialize};
 
 /// Strategy: how turns become a context when they exceed the budget.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, strum::IntoStaticStr, strum::Display,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::Display,
 )]
 #[serde(rename_all = "snake_case", try_from = "String")]
 #[strum(serialize_all = "snake_case")]
@@ -39,10 +49,16 @@ impl Strategy {
         if name.is_empty() {
             return Ok(Self::None);
         }
-        Self::ALL.into_iter().find(|strategy| strategy.as_str() == name).ok_or_else(|| {
-            let known = Self::ALL.map(Self::as_str).join(", ");
-            format!("there is no strategy \"{}\"; there are {known}", name.escape_debug())
-        })
+        Self::ALL
+            .into_iter()
+            .find(|strategy| strategy.as_str() == name)
+            .ok_or_else(|| {
+                let known = Self::ALL.map(Self::as_str).join(", ");
+                format!(
+                    "there is no strategy \"{}\"; there are {known}",
+                    name.escape_debug()
+                )
+            })
     }
 }
 
@@ -84,9 +100,11 @@ pub enum TokenCounter {
 pub struct Config {
     /// The strategy. Default `truncation`.
     pub strategy: Strategy,
-    /// Maximum tokens of a context as it is rendered: goal, summary, turns, fences. 0 = unbounded. Default 8000.
+    /// Maximum tokens of a context as it is rendered: goal, summary, turns, fences. 0 = unbounded.
+    /// Default 8000.
     pub budget_tokens: u64,
-    /// Number of newest turns that `rolling_summary` keeps out of the summary. At least 1. Default 4.
+    /// Number of newest turns that `rolling_summary` keeps out of the summary. At least 1. Default
+    /// 4.
     pub recent_turns: usize,
     /// Policy for a turn that exceeds the budget. Default `keep`.
     pub on_oversize: OnOversize,
@@ -98,7 +116,8 @@ pub struct Config {
     /// Lifetime of a conversation after its last turn. 0 = unlimited. Default 90 d.
     #[serde(with = "text")]
     pub ttl: Duration,
-    /// Maximum stored turns of a conversation, summarised or not; the oldest go first. Default 10,000.
+    /// Maximum stored turns of a conversation, summarised or not; the oldest go first. Default
+    /// 10,000.
     pub max_turns: u64,
     /// Maximum bytes of the stored turns of a conversation; the oldest go first. Default 64 MiB.
     #[serde(with = "size")]
@@ -210,7 +229,10 @@ impl Config {
             ("summarizer.batch_turns", self.summarizer.batch_turns as u64),
             ("summarizer.batch_tokens", self.summarizer.batch_tokens),
             ("summarizer.concurrency", self.summarizer.concurrency as u64),
-            ("summarizer.max_attempts", u64::from(self.summarizer.max_attempts)),
+            (
+                "summarizer.max_attempts",
+                u64::from(self.summarizer.max_attempts),
+            ),
         ];
         if let Some((name, _)) = positive.iter().find(|(_, number)| *number == 0) {
             return Err(format!("conversation.{name} is 0; give at least 1"));

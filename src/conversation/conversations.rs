@@ -13,7 +13,8 @@ type Opener = Box<dyn Fn() -> Result<ConversationMemory> + Send + Sync>;
 
 /// Handle of a conversation memory that may be set later. Clones share one memory.
 ///
-/// It is created before the engine, because packs need it, and set after it, because it uses the engine's store.
+/// It is created before the engine, because packs need it, and set after it, because it uses the
+/// engine's store.
 #[derive(Clone, Default)]
 pub struct Conversations(Arc<LazyMemory>);
 
@@ -27,7 +28,10 @@ impl Conversations {
     /// Makes a handle of an open memory.
     #[must_use]
     pub fn of(memory: ConversationMemory) -> Self {
-        let place = LazyMemory { opener: OnceLock::new(), opened: Ok(memory).into() };
+        let place = LazyMemory {
+            opener: OnceLock::new(),
+            opened: Ok(memory).into(),
+        };
         Self(Arc::new(place))
     }
 
@@ -65,7 +69,10 @@ impl Conversations {
     /// Closes the memory. One that was never opened can't be opened any more.
     pub async fn close(&self, within: Duration) {
         if self.0.opener.get().is_some() {
-            let _ = self.0.opened.get_or_init(|| Err(ConversationError::Closed.into()));
+            let _ = self
+                .0
+                .opened
+                .get_or_init(|| Err(ConversationError::Closed.into()));
         }
         if let Some(memory) = self.opened() {
             memory.close(within).await;
@@ -86,8 +93,16 @@ mod tests {
 
     async fn memory() -> ConversationMemory {
         let clock = Arc::new(ManualClock::default());
-        let (store, events) = (sealed_memory(Arc::clone(&clock) as _).await, Bus::new(1, Arc::clone(&clock) as _));
-        let dependencies = Dependencies { store, events, clock, summarizer: None };
+        let (store, events) = (
+            sealed_memory(Arc::clone(&clock) as _).await,
+            Bus::new(1, Arc::clone(&clock) as _),
+        );
+        let dependencies = Dependencies {
+            store,
+            events,
+            clock,
+            summarizer: None,
+        };
         ConversationMemory::open(Config::default(), dependencies).unwrap()
     }
 
@@ -96,13 +111,21 @@ mod tests {
         let never = Conversations::default();
         assert_eq!(never.get().unwrap_err().code(), Code::NotFound);
         never.close(Duration::ZERO).await;
-        assert_eq!(never.get().unwrap_err().code(), Code::NotFound, "there was none to close");
+        assert_eq!(
+            never.get().unwrap_err().code(),
+            Code::NotFound,
+            "there was none to close"
+        );
 
         let opens = memory().await;
         let late = Conversations::default();
         late.provide(move || Ok(opens.clone()));
         late.close(Duration::ZERO).await;
-        assert_eq!(late.get().unwrap_err().code(), Code::Overloaded, "nobody opens it after the end");
+        assert_eq!(
+            late.get().unwrap_err().code(),
+            Code::Overloaded,
+            "nobody opens it after the end"
+        );
         assert!(late.opened().is_none());
 
         let identity = crate::Identity::new("t", "u", "s");

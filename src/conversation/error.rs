@@ -16,7 +16,9 @@ pub enum ConversationError {
     #[error("memory: record not found")]
     NotFound,
     /// Tenant, user or session is empty.
-    #[error("memory: identity triple incomplete: {reason}; name the conversation with the argument `session`")]
+    #[error(
+        "memory: identity triple incomplete: {reason}; name the conversation with the argument `session`"
+    )]
     IdentityRequired {
         /// The missing parts, in fixed words.
         reason: String,
@@ -96,7 +98,9 @@ impl From<ConversationError> for Error {
             ConversationError::IdentityRequired { .. }
             | ConversationError::InvalidSnapshot(_)
             | ConversationError::Invalid(_) => Code::InvalidInput,
-            ConversationError::Oversize { .. } | ConversationError::TooLarge { .. } => Code::TooLarge,
+            ConversationError::Oversize { .. } | ConversationError::TooLarge { .. } => {
+                Code::TooLarge
+            }
             ConversationError::OnceReused => Code::Conflict,
             ConversationError::Contended | ConversationError::Closed => Code::Overloaded,
             ConversationError::InvalidHealthTransition { .. }
@@ -112,8 +116,12 @@ impl From<ConversationError> for Error {
         };
         // Driver messages stay in the log: they may name a host or a file.
         let message = match &error {
-            ConversationError::Store(error) if error.is_temporary() => "memory: the store is not available".to_owned(),
-            ConversationError::Store(_) if code == Code::Internal => "memory: the store failed".to_owned(),
+            ConversationError::Store(error) if error.is_temporary() => {
+                "memory: the store is not available".to_owned()
+            }
+            ConversationError::Store(_) if code == Code::Internal => {
+                "memory: the store failed".to_owned()
+            }
             error => error.to_string(),
         };
         Self::new(code, message).with_source(error)

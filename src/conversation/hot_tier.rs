@@ -1,8 +1,8 @@
 //! Hot tier: conversations in use, cached in memory under a limit.
 //!
-//! Entries are copies; the database rows are the source of truth. A copy is trusted for `hot_for` after this process
-//! read or wrote it; then head and checkpoint are read again. Every write expects the versions that it read, so an
-//! outdated copy costs a retry, never a turn.
+//! Entries are copies; the database rows are the source of truth. A copy is trusted for `hot_for`
+//! after this process read or wrote it; then head and checkpoint are read again. Every write
+//! expects the versions that it read, so an outdated copy costs a retry, never a turn.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -49,7 +49,13 @@ pub(crate) struct CachedConversation {
 
 impl CachedConversation {
     /// Caches what was read; `below` is the number of older unsummarised turns.
-    pub(crate) fn new(config: &Config, counter: Counter, loaded: Loaded, below: u64, now: Duration) -> Self {
+    pub(crate) fn new(
+        config: &Config,
+        counter: Counter,
+        loaded: Loaded,
+        below: u64,
+        now: Duration,
+    ) -> Self {
         let mut cached = Self {
             state: loaded.state,
             turns: loaded.turns.into(),
@@ -61,7 +67,11 @@ impl CachedConversation {
             bytes: 0,
             checked_at: now,
         };
-        cached.tokens = cached.turns.iter().map(|kept| kept.tokens).fold(0, u64::saturating_add);
+        cached.tokens = cached
+            .turns
+            .iter()
+            .map(|kept| kept.tokens)
+            .fold(0, u64::saturating_add);
         cached.bytes = cached.turns.iter().map(|kept| kept.bytes).sum();
         cached.weigh_checkpoint(counter);
         cached.drop_summarised(config);
@@ -72,9 +82,18 @@ impl CachedConversation {
     fn weigh_checkpoint(&mut self, counter: Counter) {
         let checkpoint = &self.state.checkpoint;
         self.fixed = checkpoint.fixed(counter);
-        let other = checkpoint.other.iter().map(|(name, value)| name.len() + value.as_str().len() + MEMBER_BYTES);
-        let base = checkpoint.base.as_ref().map_or(0, |base| base.summary.len());
-        let goals = [&checkpoint.opening, &checkpoint.pinned].into_iter().flatten().map(String::len);
+        let other = checkpoint
+            .other
+            .iter()
+            .map(|(name, value)| name.len() + value.as_str().len() + MEMBER_BYTES);
+        let base = checkpoint
+            .base
+            .as_ref()
+            .map_or(0, |base| base.summary.len());
+        let goals = [&checkpoint.opening, &checkpoint.pinned]
+            .into_iter()
+            .flatten()
+            .map(String::len);
         let texts = checkpoint.summary.len() + base + goals.sum::<usize>();
         self.checkpoint_bytes = (texts + other.sum::<usize>()) as u64;
     }
@@ -107,7 +126,11 @@ impl CachedConversation {
     fn trim(&mut self, config: &Config) {
         while let Some(oldest) = self.turns.front() {
             let (tokens, bytes) = (oldest.tokens, oldest.bytes);
-            if !Self::overflows(config, self.turns.len() - 1, self.tokens.saturating_sub(tokens)) {
+            if !Self::overflows(
+                config,
+                self.turns.len() - 1,
+                self.tokens.saturating_sub(tokens),
+            ) {
                 return;
             }
             self.turns.pop_front();
@@ -119,7 +142,11 @@ impl CachedConversation {
 
     /// Drops summarised turns.
     fn drop_summarised(&mut self, config: &Config) {
-        let oldest = due::oldest_raw(config.strategy, &self.state.head, self.state.checkpoint.covers_through);
+        let oldest = due::oldest_raw(
+            config.strategy,
+            &self.state.head,
+            self.state.checkpoint.covers_through,
+        );
         while self.turns.front().is_some_and(|kept| kept.id.seq < oldest) {
             if let Some(kept) = self.turns.pop_front() {
                 self.tokens -= kept.tokens;
@@ -136,7 +163,14 @@ impl CachedConversation {
     }
 
     /// Adds a stored turn.
-    pub(crate) fn added(&mut self, config: &Config, head: Head, done: &Replaced, kept: StoredTurn, now: Duration) {
+    pub(crate) fn added(
+        &mut self,
+        config: &Config,
+        head: Head,
+        done: &Replaced,
+        kept: StoredTurn,
+        now: Duration,
+    ) {
         self.state.head = head;
         self.state.head_version = done.head_version;
         self.state.touched_at = Some(done.at);
@@ -148,19 +182,32 @@ impl CachedConversation {
     }
 
     /// Sets a checkpoint that this process stored; `false` if the copy must be read again.
-    fn replaced(&mut self, config: &Config, counter: Counter, checkpoint: &Checkpoint, version: u64) -> bool {
+    fn replaced(
+        &mut self,
+        config: &Config,
+        counter: Counter,
+        checkpoint: &Checkpoint,
+        version: u64,
+    ) -> bool {
         self.state.checkpoint_version.checked_add(1) == Some(version)
             && checkpoint.generation == self.state.checkpoint.generation
             && self.cover(config, counter, checkpoint, version)
     }
 
     /// Adds what other processes wrote; `false` if the copy must be read again.
-    fn caught_up(&mut self, config: &Config, counter: Counter, loaded: &Loaded, now: Duration) -> bool {
+    fn caught_up(
+        &mut self,
+        config: &Config,
+        counter: Counter,
+        loaded: &Loaded,
+        now: Duration,
+    ) -> bool {
         let (mine, new) = (&self.state.head, &loaded.state.head);
         let follows = mine.generation == new.generation
             && mine.first == new.first
             && mine.seq <= new.seq
-            // Each turn replaces the head once. A conversation that was forgotten starts again at a random version.
+            // Each turn replaces the head once. A conversation that was forgotten starts again at a
+            // random version.
             && self.state.head_version.checked_add(new.seq - mine.seq) == Some(loaded.state.head_version)
             && loaded.from <= mine.seq + 1
             && loaded.unreadable == 0
@@ -180,20 +227,34 @@ impl CachedConversation {
             self.turns.push_back(kept.clone());
         }
         let (checkpoint, version) = (&loaded.state.checkpoint, loaded.state.checkpoint_version);
-        let covers = version == self.state.checkpoint_version || self.cover(config, counter, checkpoint, version);
+        let covers = version == self.state.checkpoint_version
+            || self.cover(config, counter, checkpoint, version);
         self.state = loaded.state.clone();
         self.checked_at = now;
         self.trim(config);
         covers && self.is_enough(config)
     }
 
-    fn cover(&mut self, config: &Config, counter: Counter, checkpoint: &Checkpoint, version: u64) -> bool {
-        let before = due::oldest_raw(config.strategy, &self.state.head, self.state.checkpoint.covers_through);
+    fn cover(
+        &mut self,
+        config: &Config,
+        counter: Counter,
+        checkpoint: &Checkpoint,
+        version: u64,
+    ) -> bool {
+        let before = due::oldest_raw(
+            config.strategy,
+            &self.state.head,
+            self.state.checkpoint.covers_through,
+        );
         let after = due::oldest_raw(config.strategy, &self.state.head, checkpoint.covers_through);
         self.state.checkpoint = checkpoint.clone();
         self.state.checkpoint_version = version;
         self.weigh_checkpoint(counter);
-        if after < before || (after > before && (self.state.head.has_holes() || self.unreadable > 0) && self.below > 0)
+        if after < before
+            || (after > before
+                && (self.state.head.has_holes() || self.unreadable > 0)
+                && self.below > 0)
         {
             return false;
         }
@@ -229,7 +290,11 @@ struct SlotState {
 impl Slot {
     fn new() -> Arc<Self> {
         let weight = AtomicU32::new(SLOT_BYTES as u32);
-        Arc::new(Self { write_lock: Arc::default(), held: Mutex::default(), weight })
+        Arc::new(Self {
+            write_lock: Arc::default(),
+            held: Mutex::default(),
+            weight,
+        })
     }
 
     fn held(&self) -> MutexGuard<'_, SlotState> {
@@ -245,12 +310,18 @@ impl Slot {
     ) -> Option<T> {
         let held = self.held();
         let cached = held.cached.as_ref()?;
-        (now.saturating_sub(cached.checked_at) < config.hot_for).then(|| ask(cached)).flatten()
+        (now.saturating_sub(cached.checked_at) < config.hot_for)
+            .then(|| ask(cached))
+            .flatten()
     }
 
-    /// Returns the cached head and checkpoint, fresh or not: for a write, which checks the versions.
+    /// Returns the cached head and checkpoint, fresh or not: for a write, which checks the
+    /// versions.
     pub(crate) fn state(&self) -> Option<StoredState> {
-        self.held().cached.as_ref().map(|cached| cached.state.clone())
+        self.held()
+            .cached
+            .as_ref()
+            .map(|cached| cached.state.clone())
     }
 
     /// Returns whether there is a copy, fresh or not.
@@ -294,7 +365,11 @@ impl Slot {
         if held.epoch != epoch {
             return None;
         }
-        if !held.cached.as_mut()?.caught_up(config, counter, loaded, now) {
+        if !held
+            .cached
+            .as_mut()?
+            .caught_up(config, counter, loaded, now)
+        {
             held.cached = None;
         }
         held.cached.as_ref().and_then(ask)
@@ -311,11 +386,16 @@ impl Slot {
     /// Changes the copy after a write of this process.
     ///
     /// Drops it if the write began at another head version or `change` returns `false`.
-    fn change(&self, head_version: Option<u64>, change: impl FnOnce(&mut CachedConversation) -> bool) {
+    fn change(
+        &self,
+        head_version: Option<u64>,
+        change: impl FnOnce(&mut CachedConversation) -> bool,
+    ) {
         let mut held = self.held();
         held.epoch += 1;
         let kept = held.cached.as_mut().is_some_and(|cached| {
-            head_version.is_none_or(|version| cached.state.head_version == version) && change(cached)
+            head_version.is_none_or(|version| cached.state.head_version == version)
+                && change(cached)
         });
         if !kept {
             held.cached = None;
@@ -327,7 +407,11 @@ impl Slot {
     }
 
     fn weigh(&self) -> u32 {
-        let weight = self.held().cached.as_ref().map_or(SLOT_BYTES, CachedConversation::weight);
+        let weight = self
+            .held()
+            .cached
+            .as_ref()
+            .map_or(SLOT_BYTES, CachedConversation::weight);
         u32::try_from(weight).unwrap_or(u32::MAX)
     }
 }
@@ -344,7 +428,9 @@ impl HotTier {
             .weigher(|namespace: &Namespace, slot: &Arc<Slot>| {
                 let name = namespace.tenant.len() + namespace.subject.len();
                 let session = namespace.session.as_deref().map_or(0, str::len);
-                slot.weight.load(Ordering::Relaxed).saturating_add(u32::try_from(name + session).unwrap_or(u32::MAX))
+                slot.weight
+                    .load(Ordering::Relaxed)
+                    .saturating_add(u32::try_from(name + session).unwrap_or(u32::MAX))
             })
             .build();
         Self { slots }
@@ -359,7 +445,13 @@ impl HotTier {
     }
 
     /// Caches what was read in an epoch, unless this process wrote since.
-    pub(crate) fn keep(&self, namespace: &Namespace, slot: &Arc<Slot>, epoch: u64, cached: CachedConversation) {
+    pub(crate) fn keep(
+        &self,
+        namespace: &Namespace,
+        slot: &Arc<Slot>,
+        epoch: u64,
+        cached: CachedConversation,
+    ) {
         slot.keep(epoch, cached);
         self.settle(namespace, slot);
     }
@@ -378,11 +470,14 @@ impl HotTier {
 
     /// Updates the weight in the cache.
     ///
-    /// If the slot was evicted and another one exists, that one's copy is dropped: it may be older than the write.
+    /// If the slot was evicted and another one exists, that one's copy is dropped: it may be older
+    /// than the write.
     fn settle(&self, namespace: &Namespace, slot: &Arc<Slot>) {
         let (weight, known) = (slot.weigh(), slot.weight.load(Ordering::Relaxed));
         let current = self.slots.get(namespace);
-        let is_current = current.as_ref().is_some_and(|current| Arc::ptr_eq(current, slot));
+        let is_current = current
+            .as_ref()
+            .is_some_and(|current| Arc::ptr_eq(current, slot));
         if let Some(current) = current.filter(|_| !is_current) {
             current.drop_hold();
         }
@@ -403,8 +498,11 @@ impl HotTier {
     /// Drops the copies of all conversations of a user, and returns which these are.
     pub(crate) fn forget_user(&self, tenant: &str, user: &str) -> Vec<Namespace> {
         let all = self.slots.iter().map(|(namespace, _)| namespace);
-        let theirs = all.filter(|namespace| *namespace.tenant == *tenant && *namespace.subject == *user);
-        let theirs: Vec<Namespace> = theirs.map(|namespace| Namespace::clone(&namespace)).collect();
+        let theirs =
+            all.filter(|namespace| *namespace.tenant == *tenant && *namespace.subject == *user);
+        let theirs: Vec<Namespace> = theirs
+            .map(|namespace| Namespace::clone(&namespace))
+            .collect();
         for namespace in &theirs {
             self.forget(namespace);
         }
@@ -427,7 +525,9 @@ impl HotTier {
         version: u64,
     ) {
         if let Some(slot) = self.slots.get(namespace) {
-            slot.change(None, |cached| cached.replaced(config, counter, checkpoint, version));
+            slot.change(None, |cached| {
+                cached.replaced(config, counter, checkpoint, version)
+            });
             self.settle(namespace, &slot);
         }
     }

@@ -41,6 +41,6 @@ pub use summarizer::{SummarizeError, SummarizeRequest, SummarizeResponse, Summar
 pub use turn::{ConversationTurn, NewDigest, NewTurn, TrajectoryDigest, TurnTime};
 pub use turn_id::TurnId;
 pub use views::{
-    Added, ConversationFilter, ConversationInfo, ConversationPage, Deleted, Goal, SummaryStatus, Trace, TurnDetail,
-    TurnFilter, TurnInfo, TurnPage,
+    Added, ConversationFilter, ConversationInfo, ConversationPage, Deleted, Goal, SummaryStatus,
+    Trace, TurnDetail, TurnFilter, TurnInfo, TurnPage,
 };

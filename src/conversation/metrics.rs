@@ -66,7 +66,11 @@ pub(crate) struct Counters {
 impl Counters {
     /// Counts a failure of the summarizer.
     pub(crate) fn summary_failed(&self, failure: Failure) {
-        *self.summary_failures.lock().entry(failure.as_str()).or_default() += 1;
+        *self
+            .summary_failures
+            .lock()
+            .entry(failure.as_str())
+            .or_default() += 1;
     }
 
     pub(crate) fn hit(&self) {
@@ -93,7 +97,10 @@ impl Counters {
 
     /// Returns the refused identities and the dropped turns of the last 24 hours.
     pub(crate) fn last_day(&self, now: Timestamp) -> (u64, u64) {
-        (self.recently_rejected.sum(now), self.recently_dropped.sum(now))
+        (
+            self.recently_rejected.sum(now),
+            self.recently_dropped.sum(now),
+        )
     }
 
     pub(crate) fn read(&self, hot_bytes: u64) -> Metrics {
@@ -107,7 +114,9 @@ impl Counters {
             summary_failures: self.summary_failures.lock().clone(),
             turns_dropped: of(&self.turns_dropped),
             identities_rejected: of(&self.identities_rejected),
-            health_moves: Health::ALL.map(|health| (health.as_str(), of(&self.health_moves[health as usize]))).into(),
+            health_moves: Health::ALL
+                .map(|health| (health.as_str(), of(&self.health_moves[health as usize])))
+                .into(),
             hot_hits: of(&self.hits),
             hot_misses: of(&self.misses),
             hot_bytes,
@@ -134,7 +143,11 @@ impl Day {
     fn sum(&self, now: Timestamp) -> u64 {
         let hour = now.micros().div_euclid(HOUR);
         let hours = self.0.lock();
-        hours.iter().filter(|(at, _)| (hour - HOURS as i64 + 1..=hour).contains(at)).map(|(_, count)| count).sum()
+        hours
+            .iter()
+            .filter(|(at, _)| (hour - HOURS as i64 + 1..=hour).contains(at))
+            .map(|(_, count)| count)
+            .sum()
     }
 }
 

@@ -8,8 +8,8 @@ use crate::turn_id::TurnId;
 
 /// The context patch: what an agent puts before its next question.
 ///
-/// Every turn of the conversation is in exactly one of: the summary, the recent turns, the omitted ones. Transports write
-/// it as a [`crate::RenderedContext`].
+/// Every turn of the conversation is in exactly one of: the summary, the recent turns, the omitted
+/// ones. Transports write it as a [`crate::RenderedContext`].
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct LlmContextPatch {
     /// The strategy.

@@ -47,20 +47,35 @@ impl Shared {
 
     /// Returns the state as callers see it.
     ///
-    /// An expired conversation looks absent, but keeps the versions to expect and the used sequence numbers.
+    /// An expired conversation looks absent, but keeps the versions to expect and the used sequence
+    /// numbers.
     pub(crate) fn visible(&self, state: StoredState) -> StoredState {
         // A cached state was converted before.
         if state.touched_at.is_none() || self.is_live(&state) {
             return state;
         }
         let generation = state.head.generation + 1;
-        let head = Head { seq: state.head.seq, first: state.head.seq + 1, generation, ..Head::default() };
-        StoredState { head, checkpoint: self.blank(generation), touched_at: None, ..state }
+        let head = Head {
+            seq: state.head.seq,
+            first: state.head.seq + 1,
+            generation,
+            ..Head::default()
+        };
+        StoredState {
+            head,
+            checkpoint: self.blank(generation),
+            touched_at: None,
+            ..state
+        }
     }
 
     /// Returns the checkpoint of a new conversation.
     pub(crate) fn blank(&self, generation: u64) -> Checkpoint {
-        Checkpoint { generation, strategy: self.config.strategy, ..Checkpoint::default() }
+        Checkpoint {
+            generation,
+            strategy: self.config.strategy,
+            ..Checkpoint::default()
+        }
     }
 
     /// Queries the cached copy.
@@ -74,7 +89,11 @@ impl Shared {
         let slot = self.hot.slot(namespace);
         let ask = |cached: &CachedConversation| {
             // An expired conversation is absent, however fresh its copy.
-            if cached.state.touched_at.is_none() || self.is_live(&cached.state) { ask(cached) } else { None }
+            if cached.state.touched_at.is_none() || self.is_live(&cached.state) {
+                ask(cached)
+            } else {
+                None
+            }
         };
         if let Some(answer) = slot.fresh(&self.config, self.clock.monotonic(), ask) {
             self.counters.hit();
@@ -95,7 +114,8 @@ impl Shared {
             self.counters.miss();
         }
         let cached = self.read(namespace, &slot).await?;
-        ask(&cached).ok_or_else(|| ConversationError::Corrupt("its turns are not all there".to_owned()))
+        ask(&cached)
+            .ok_or_else(|| ConversationError::Corrupt("its turns are not all there".to_owned()))
     }
 
     /// Catches up with other processes and queries the copy. Returns the state that was read, too.
@@ -117,20 +137,37 @@ impl Shared {
     /// Reads head and checkpoint for a write to a conversation that is not cached.
     ///
     /// Turns are read when a context needs them; an empty conversation is cached at once.
-    pub(crate) async fn state(&self, namespace: &Namespace, slot: &Arc<Slot>) -> Result<StoredState> {
+    pub(crate) async fn state(
+        &self,
+        namespace: &Namespace,
+        slot: &Arc<Slot>,
+    ) -> Result<StoredState> {
         let (now, epoch) = (self.clock.monotonic(), slot.epoch());
         let state = self.rows.state(namespace).await?;
         if self.is_live(&state) {
             return Ok(state);
         }
         let state = self.visible(state);
-        let nothing = Loaded { from: state.head.first, state: state.clone(), ..Loaded::default() };
-        self.hot.keep(namespace, slot, epoch, CachedConversation::new(&self.config, self.counter, nothing, 0, now));
+        let nothing = Loaded {
+            from: state.head.first,
+            state: state.clone(),
+            ..Loaded::default()
+        };
+        self.hot.keep(
+            namespace,
+            slot,
+            epoch,
+            CachedConversation::new(&self.config, self.counter, nothing, 0, now),
+        );
         Ok(state)
     }
 
     /// Reads a conversation and caches it.
-    pub(crate) async fn read(&self, namespace: &Namespace, slot: &Arc<Slot>) -> Result<CachedConversation> {
+    pub(crate) async fn read(
+        &self,
+        namespace: &Namespace,
+        slot: &Arc<Slot>,
+    ) -> Result<CachedConversation> {
         let epoch = slot.epoch();
         let mut limit = self.first_look();
         loop {
@@ -140,7 +177,11 @@ impl Shared {
             loaded.state = self.visible(loaded.state);
             if !live {
                 let state = loaded.state;
-                loaded = Loaded { from: state.head.first, state, ..Loaded::default() };
+                loaded = Loaded {
+                    from: state.head.first,
+                    state,
+                    ..Loaded::default()
+                };
             }
             let complete = loaded.from <= loaded.state.head.first;
             let below = self.below(namespace, &loaded).await?;
@@ -165,7 +206,11 @@ impl Shared {
     /// Counts the unsummarised turns older than those read.
     async fn below(&self, namespace: &Namespace, loaded: &Loaded) -> Result<u64> {
         let head = &loaded.state.head;
-        let oldest = oldest_raw(self.config.strategy, head, loaded.state.checkpoint.covers_through);
+        let oldest = oldest_raw(
+            self.config.strategy,
+            head,
+            loaded.state.checkpoint.covers_through,
+        );
         if loaded.from <= oldest {
             return Ok(0);
         }
@@ -173,9 +218,20 @@ impl Shared {
             return Ok(loaded.from - oldest);
         }
         if oldest == head.first {
-            return Ok(head.turns.saturating_sub(loaded.turns.len() as u64).saturating_sub(loaded.unreadable));
+            return Ok(head
+                .turns
+                .saturating_sub(loaded.turns.len() as u64)
+                .saturating_sub(loaded.unreadable));
         }
-        let there = self.rows.keys(namespace, crate::rows::encoding::TURNS, oldest, loaded.from - 1).await?;
+        let there = self
+            .rows
+            .keys(
+                namespace,
+                crate::rows::encoding::TURNS,
+                oldest,
+                loaded.from - 1,
+            )
+            .await?;
         Ok(there.len() as u64)
     }
 
@@ -183,35 +239,73 @@ impl Shared {
     ///
     /// # Errors
     /// `InvalidHealthTransition`: nothing was published.
-    pub(crate) fn health_changed(&self, identity: &Identity, prior: Health, new: Health, reason: Reason) -> Result<()> {
+    pub(crate) fn health_changed(
+        &self,
+        identity: &Identity,
+        prior: Health,
+        new: Health,
+        reason: Reason,
+    ) -> Result<()> {
         if !prior.allows(new, reason) {
             return Err(ConversationError::InvalidHealthTransition { prior, new });
         }
         let (who, reason) = (identity.who(), reason.as_str());
         if prior != new {
-            let Identity { tenant, user, session, .. } = identity;
+            let Identity {
+                tenant,
+                user,
+                session,
+                ..
+            } = identity;
             tracing::info!(%tenant, %user, %session, %prior, %new, reason, "the health of a conversation changed");
         }
-        self.bus.publish(EventKind::MemoryHealthChanged { who, prior: prior.as_str(), new: new.as_str(), reason });
+        self.bus.publish(EventKind::MemoryHealthChanged {
+            who,
+            prior: prior.as_str(),
+            new: new.as_str(),
+            reason,
+        });
         self.counters.moved(new);
         Ok(())
     }
 
-    /// Publishes and counts turns that were dropped before they were summarised; nothing if `count` is 0.
+    /// Publishes and counts turns that were dropped before they were summarised; nothing if `count`
+    /// is 0.
     pub(crate) fn recovery_dropped(&self, identity: &Identity, reason: &'static str, count: u64) {
         if count > 0 {
-            let Identity { tenant, user, session, .. } = identity;
+            let Identity {
+                tenant,
+                user,
+                session,
+                ..
+            } = identity;
             tracing::warn!(%tenant, %user, %session, reason, count, "turns of a conversation were dropped unsummarised");
-            self.bus.publish(EventKind::MemoryRecoveryDropped { who: identity.who(), reason, count });
+            self.bus.publish(EventKind::MemoryRecoveryDropped {
+                who: identity.who(),
+                reason,
+                count,
+            });
         }
         self.counters.dropped(self.now(), count);
     }
 
     /// Publishes that a summary of so many tokens was cut.
     pub(crate) fn summary_cut(&self, identity: &Identity, tokens: u64) {
-        let (Identity { tenant, user, session, .. }, limit) = (identity, self.config.summary_tokens());
+        let (
+            Identity {
+                tenant,
+                user,
+                session,
+                ..
+            },
+            limit,
+        ) = (identity, self.config.summary_tokens());
         tracing::warn!(%tenant, %user, %session, tokens, limit, "a summary stayed over its limit; its start was cut off");
-        self.bus.publish(EventKind::MemorySummaryCut { who: identity.who(), tokens, limit });
+        self.bus.publish(EventKind::MemorySummaryCut {
+            who: identity.who(),
+            tokens,
+            limit,
+        });
     }
 
     /// Publishes and counts a refused identity, and returns the error.
@@ -223,12 +317,17 @@ impl Shared {
     ) -> ConversationError {
         self.counters.rejected(self.now());
         let who = identity.who();
-        self.bus.publish(EventKind::MemoryIdentityRejected { who, operation, reason: reason.clone() });
+        self.bus.publish(EventKind::MemoryIdentityRejected {
+            who,
+            operation,
+            reason: reason.clone(),
+        });
         ConversationError::IdentityRequired { reason }
     }
 
     /// Updates the cached copy with a checkpoint that was stored.
     pub(crate) fn replaced(&self, namespace: &Namespace, checkpoint: &Checkpoint, version: u64) {
-        self.hot.replaced(&self.config, self.counter, namespace, checkpoint, version);
+        self.hot
+            .replaced(&self.config, self.counter, namespace, checkpoint, version);
     }
 }

@@ -10,8 +10,9 @@ use crate::wire::{MAX_DEPTH, is_shallow};
 
 /// A turn: one user message, the reply, and what the assistant did in between.
 ///
-/// Its JSON (see [`crate::wire`]) has the keys of the Go original, in its order: `UserMessage`, `AssistantResponse`,
-/// `TrajectoryDigest`, `ArtifactsShown`, `ArtifactsHiddenRefs`, `Timestamp`, then unknown members.
+/// Its JSON (see [`crate::wire`]) has the keys of the Go original, in its order: `UserMessage`,
+/// `AssistantResponse`, `TrajectoryDigest`, `ArtifactsShown`, `ArtifactsHiddenRefs`, `Timestamp`,
+/// then unknown members.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ConversationTurn {
     /// Message of the user.
@@ -55,7 +56,8 @@ impl TurnTime {
     /// It may have a fraction (64 characters in all) and any offset.
     ///
     /// # Errors
-    /// A message, if it isn't RFC 3339. Lower case and leap seconds are refused, as in the original.
+    /// A message, if it isn't RFC 3339. Lower case and leap seconds are refused, as in the
+    /// original.
     pub fn parse(text: &str) -> Result<Self, String> {
         Self::of(text.to_owned())
             .ok_or_else(|| "a timestamp must be RFC 3339, like \"2026-11-22T16:00:00Z\"".to_owned())
@@ -75,8 +77,12 @@ impl TurnTime {
 
 // Not jiff's timestamps: their range is smaller, and they accept forms beside RFC 3339.
 fn is_time(text: &[u8]) -> bool {
-    let (Some((start, rest)), true) = (text.split_at_checked(19), text.len() <= 64) else { return false };
-    let digits = rest.strip_prefix(b".").map_or(0, |rest| rest.iter().take_while(|byte| byte.is_ascii_digit()).count());
+    let (Some((start, rest)), true) = (text.split_at_checked(19), text.len() <= 64) else {
+        return false;
+    };
+    let digits = rest.strip_prefix(b".").map_or(0, |rest| {
+        rest.iter().take_while(|byte| byte.is_ascii_digit()).count()
+    });
     let offset = match (rest, digits) {
         ([b'.', ..], 0) => return false,
         ([b'.', ..], _) => &rest[1 + digits..],
@@ -84,23 +90,49 @@ fn is_time(text: &[u8]) -> bool {
     };
     let offset_fits = match offset {
         b"Z" => true,
-        [b'+' | b'-', hours @ .., b':', _, _] => number(hours, 2, 23) && number(&offset[4..], 2, 59),
+        [b'+' | b'-', hours @ .., b':', _, _] => {
+            number(hours, 2, 23) && number(&offset[4..], 2, 59)
+        }
         _ => false,
     };
-    let [year @ .., b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', n1, n2, b':', s1, s2] = start else { return false };
+    let [
+        year @ ..,
+        b'-',
+        m1,
+        m2,
+        b'-',
+        d1,
+        d2,
+        b'T',
+        h1,
+        h2,
+        b':',
+        n1,
+        n2,
+        b':',
+        s1,
+        s2,
+    ] = start
+    else {
+        return false;
+    };
     offset_fits
         && number(year, 4, 9999)
         && number(&[*h1, *h2], 2, 23)
         && number(&[*n1, *n2], 2, 59)
         && number(&[*s1, *s2], 2, 59)
-        && std::str::from_utf8(&start[..10]).is_ok_and(|date| date.parse::<jiff::civil::Date>().is_ok())
+        && std::str::from_utf8(&start[..10])
+            .is_ok_and(|date| date.parse::<jiff::civil::Date>().is_ok())
         && [m1, m2, d1, d2].iter().all(|byte| byte.is_ascii_digit())
 }
 
 fn number(digits: &[u8], length: usize, most: u16) -> bool {
     digits.len() == length
         && digits.iter().all(u8::is_ascii_digit)
-        && digits.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0')) <= most
+        && digits
+            .iter()
+            .fold(0, |number, digit| number * 10 + u16::from(digit - b'0'))
+            <= most
 }
 
 impl From<Timestamp> for TurnTime {
@@ -146,8 +178,8 @@ pub struct NewTurn {
     pub artifacts_hidden_refs: Option<Vec<String>>,
     /// Idempotency key, 1 to 256 bytes.
     ///
-    /// Adding the same turn again within a day adds nothing and returns the first result; adding another turn under it
-    /// is an error.
+    /// Adding the same turn again within a day adds nothing and returns the first result; adding
+    /// another turn under it is an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub once: Option<String>,
 }
@@ -169,7 +201,11 @@ pub struct NewDigest {
 impl NewTurn {
     /// Makes a turn of two texts, with the current time.
     pub fn new(user_message: impl Into<String>, assistant_response: impl Into<String>) -> Self {
-        Self { user_message: user_message.into(), assistant_response: assistant_response.into(), ..Self::default() }
+        Self {
+            user_message: user_message.into(),
+            assistant_response: assistant_response.into(),
+            ..Self::default()
+        }
     }
 
     /// Returns whether the turn has neither texts nor a digest nor artifacts.
@@ -193,7 +229,9 @@ impl NewTurn {
             }
             // A deeper value could be written and never read again.
             if !is_shallow(shown.as_str()) {
-                return Err(format!("artifacts_shown is nested more than {MAX_DEPTH} levels deep"));
+                return Err(format!(
+                    "artifacts_shown is nested more than {MAX_DEPTH} levels deep"
+                ));
             }
         }
         Ok(ConversationTurn {
@@ -208,7 +246,12 @@ impl NewTurn {
             }),
             artifacts_shown: self.artifacts_shown,
             artifacts_hidden_refs: self.artifacts_hidden_refs,
-            timestamp: self.timestamp.as_deref().map(TurnTime::parse).transpose()?.unwrap_or_else(|| now.into()),
+            timestamp: self
+                .timestamp
+                .as_deref()
+                .map(TurnTime::parse)
+                .transpose()?
+                .unwrap_or_else(|| now.into()),
             other: BTreeMap::new(),
         })
     }

@@ -19,18 +19,29 @@ impl TurnId {
     /// Makes the id of a new turn.
     pub(crate) fn new(seq: u64) -> Self {
         let random = uuid::Uuid::now_v7().into_bytes();
-        Self { seq, nonce: u32::from_be_bytes([random[12], random[13], random[14], random[15]]) }
+        Self {
+            seq,
+            nonce: u32::from_be_bytes([random[12], random[13], random[14], random[15]]),
+        }
     }
 
     /// Parses an id; `None` if the text isn't one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let digits = text.strip_prefix("mem_").filter(|digits| digits.len() == 24)?;
-        if !digits.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)) {
+        let digits = text
+            .strip_prefix("mem_")
+            .filter(|digits| digits.len() == 24)?;
+        if !digits
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+        {
             return None;
         }
         let (seq, nonce) = digits.split_at(16);
-        Some(Self { seq: u64::from_str_radix(seq, 16).ok()?, nonce: u32::from_str_radix(nonce, 16).ok()? })
+        Some(Self {
+            seq: u64::from_str_radix(seq, 16).ok()?,
+            nonce: u32::from_str_radix(nonce, 16).ok()?,
+        })
     }
 }
 

@@ -15,7 +15,8 @@ use crate::wire::TransportTurn;
 
 /// Result of adding a turn.
 ///
-/// Its JSON is `{id, key, tokens, repeated}`. `key`, the word of lists and of `show`, is the id again.
+/// Its JSON is `{id, key, tokens, repeated}`. `key`, the word of lists and of `show`, is the id
+/// again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Added {
     /// The id of the turn; `None` = the strategy `none` stores nothing.
@@ -58,12 +59,20 @@ pub struct TurnInfo {
     /// The turn with its texts, in the form of [`TurnDetail::turn`].
     ///
     /// Present only in lists for which the caller requested texts.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_turn")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "optional_turn"
+    )]
     pub value: Option<Arc<ConversationTurn>>,
 }
 
-fn optional_turn<S: Serializer>(turn: &Option<Arc<ConversationTurn>>, serializer: S) -> Result<S::Ok, S::Error> {
-    turn.as_deref().map(|turn| TransportTurn { id: None, turn }).serialize(serializer)
+fn optional_turn<S: Serializer>(
+    turn: &Option<Arc<ConversationTurn>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    turn.as_deref()
+        .map(|turn| TransportTurn { id: None, turn })
+        .serialize(serializer)
 }
 
 /// A turn with its texts: `{"item": {...}, "value": {...}}`.
@@ -76,7 +85,10 @@ pub struct TurnDetail {
     pub turn: Arc<ConversationTurn>,
 }
 
-fn turn_without_id<S: Serializer>(turn: &ConversationTurn, serializer: S) -> Result<S::Ok, S::Error> {
+fn turn_without_id<S: Serializer>(
+    turn: &ConversationTurn,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     TransportTurn { id: None, turn }.serialize(serializer)
 }
 
@@ -145,9 +157,11 @@ pub struct Trace {
     pub omitted_turns: u64,
     /// Sequence number of the last turn in the summary; 0 = there is no summary.
     pub covers_through: u64,
-    /// Grows by one with each flush, restore and delete of a turn; 0 = the conversation doesn't exist.
+    /// Grows by one with each flush, restore and delete of a turn; 0 = the conversation doesn't
+    /// exist.
     ///
-    /// Starts at a random number below 2^52, and at another one after the conversation was forgotten.
+    /// Starts at a random number below 2^52, and at another one after the conversation was
+    /// forgotten.
     pub generation: u64,
     /// Consecutive failures of the summarizer.
     pub failures: u32,
@@ -174,8 +188,19 @@ pub struct SummaryStatus {
 
 impl From<Trace> for SummaryStatus {
     fn from(trace: Trace) -> Self {
-        let Trace { health, backlog_turns, failures, last_failure, .. } = trace;
-        Self { health, backlog_turns, failures, last_failure }
+        let Trace {
+            health,
+            backlog_turns,
+            failures,
+            last_failure,
+            ..
+        } = trace;
+        Self {
+            health,
+            backlog_turns,
+            failures,
+            last_failure,
+        }
     }
 }
 
@@ -190,7 +215,10 @@ pub struct Goal {
 
 impl Goal {
     pub(crate) fn of(checkpoint: &Checkpoint) -> Self {
-        Self { goal: checkpoint.goal().map(str::to_owned), pinned: checkpoint.pinned.is_some() }
+        Self {
+            goal: checkpoint.goal().map(str::to_owned),
+            pinned: checkpoint.pinned.is_some(),
+        }
     }
 }
 
@@ -226,7 +254,10 @@ pub struct ConversationInfo {
     #[serde(with = "helmdeck_core::clock::rfc3339")]
     pub updated_at: Timestamp,
     /// When it expires if nothing is added; `None` = never.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "helmdeck_core::clock::rfc3339::optional")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "helmdeck_core::clock::rfc3339::optional"
+    )]
     pub expires_at: Option<Timestamp>,
     /// Its health.
     pub health: Health,
@@ -241,7 +272,8 @@ pub struct ConversationPage {
     ///
     /// Over 500, it includes those that expired and were not swept yet.
     pub total: u64,
-    /// Number of those that expire within an hour if nothing is added. Over 500 matches, of this page only.
+    /// Number of those that expire within an hour if nothing is added. Over 500 matches, of this
+    /// page only.
     pub expiring_in_1h: u64,
     /// Calls that this process refused in the last 24 hours for an incomplete identity.
     pub identity_rejected_24h: u64,

@@ -1,7 +1,7 @@
 //! Background worker: summarises turns, and removes old turns and ended conversations.
 //!
-//! All state here is a cache. The database rows alone decide what is due, so the sweep of any process finds what a dead
-//! process or a full queue lost.
+//! All state here is a cache. The database rows alone decide what is due, so the sweep of any
+//! process finds what a dead process or a full queue lost.
 
 mod attempt;
 mod backlog;
@@ -83,24 +83,45 @@ impl Worker {
     /// Starts the tasks that the strategy needs.
     pub(crate) fn start(shared: Arc<Shared>) -> Self {
         let stop = CancellationToken::new();
-        let worker_state =
-            Arc::new(WorkerState { shared, summaries: Queue::new(), prunes: Queue::new(), stop: stop.clone() });
+        let worker_state = Arc::new(WorkerState {
+            shared,
+            summaries: Queue::new(),
+            prunes: Queue::new(),
+            stop: stop.clone(),
+        });
         let tracker = TaskTracker::new();
         let mut tasks = Vec::new();
         let strategy = worker_state.shared.config.strategy;
         if strategy == Strategy::RollingSummary {
             for _ in 0..worker_state.shared.config.summarizer.concurrency {
-                tasks.push(tracker.spawn(Arc::clone(&worker_state).summarise()).abort_handle());
+                tasks.push(
+                    tracker
+                        .spawn(Arc::clone(&worker_state).summarise())
+                        .abort_handle(),
+                );
             }
         }
         if strategy != Strategy::None {
-            tasks.push(tracker.spawn(Arc::clone(&worker_state).prune()).abort_handle());
+            tasks.push(
+                tracker
+                    .spawn(Arc::clone(&worker_state).prune())
+                    .abort_handle(),
+            );
             if worker_state.shared.stays {
-                tasks.push(tracker.spawn(sweep::Sweeper::new(Arc::clone(&worker_state)).run()).abort_handle());
+                tasks.push(
+                    tracker
+                        .spawn(sweep::Sweeper::new(Arc::clone(&worker_state)).run())
+                        .abort_handle(),
+                );
             }
         }
         tracker.close();
-        Self { worker_state, tracker, tasks, _stop: stop.drop_guard() }
+        Self {
+            worker_state,
+            tracker,
+            tasks,
+            _stop: stop.drop_guard(),
+        }
     }
 
     /// Reports due work. Cheap; never waits.
@@ -139,7 +160,10 @@ impl Worker {
     /// Stops all tasks, and waits at most `within` for them.
     pub(crate) async fn close(&self, within: Duration) {
         self.worker_state.stop.cancel();
-        if tokio::time::timeout(within, self.tracker.wait()).await.is_err() {
+        if tokio::time::timeout(within, self.tracker.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!("what goes on behind conversations did not end in time");
             self.tasks.iter().for_each(AbortHandle::abort);
         }
@@ -149,7 +173,9 @@ impl Worker {
 impl WorkerState {
     fn wake(&self, namespace: &Namespace, due: Due) {
         match due {
-            Due::Summarise if self.shared.config.strategy == Strategy::RollingSummary && self.shared.stays => {
+            Due::Summarise
+                if self.shared.config.strategy == Strategy::RollingSummary && self.shared.stays =>
+            {
                 self.summaries.wake(namespace);
                 self.count();
             }
@@ -189,16 +215,36 @@ impl WorkerState {
     /// Summarises the waiting conversations, one after the other.
     async fn summarise(self: Arc<Self>) {
         while let Some(job) = self.summaries.next(&self.stop).await {
-            let Job { namespace, forced, gone, notes } = job;
+            let Job {
+                namespace,
+                forced,
+                gone,
+                notes,
+            } = job;
             let (worker_state, whose) = (Arc::clone(&self), namespace.clone());
             // Its own task: a panic ends the attempt, not the worker.
             let attempt = tokio::spawn(async move {
-                summarise::attempt(&worker_state.shared, &whose, (&worker_state.stop, &gone), forced, notes).await
+                summarise::attempt(
+                    &worker_state.shared,
+                    &whose,
+                    (&worker_state.stop, &gone),
+                    forced,
+                    notes,
+                )
+                .await
             });
-            let (ended, notes) = AbortOnDropHandle::new(attempt).await.unwrap_or_else(|error| {
-                tracing::error!(panicked = error.is_panic(), "an attempt to summarise a conversation broke off");
-                (JobEnd::Rest(wait::jittered(self.shared.config.summarizer.max_retry_wait)), attempt::Notes::default())
-            });
+            let (ended, notes) = AbortOnDropHandle::new(attempt)
+                .await
+                .unwrap_or_else(|error| {
+                    tracing::error!(
+                        panicked = error.is_panic(),
+                        "an attempt to summarise a conversation broke off"
+                    );
+                    (
+                        JobEnd::Rest(wait::jittered(self.shared.config.summarizer.max_retry_wait)),
+                        attempt::Notes::default(),
+                    )
+                });
             self.summaries.end(&namespace, ended, notes);
             self.count();
         }
@@ -218,13 +264,20 @@ impl WorkerState {
 
     fn count(&self) {
         let waiting = self.summaries.queue().len() as u64;
-        self.shared.counters.backlog.store(waiting, Ordering::Relaxed);
+        self.shared
+            .counters
+            .backlog
+            .store(waiting, Ordering::Relaxed);
     }
 }
 
 impl<N: Clone + Default> Queue<N> {
     fn new() -> Self {
-        Self { queue: Mutex::new(FairQueue::new(ROOM)), work: Notify::new(), ended: Notify::new() }
+        Self {
+            queue: Mutex::new(FairQueue::new(ROOM)),
+            work: Notify::new(),
+            ended: Notify::new(),
+        }
     }
 
     fn queue(&self) -> MutexGuard<'_, FairQueue<N>> {

@@ -54,11 +54,14 @@ pub struct Call {
     pub max_stale: Option<Duration>,
     /// How long a cached answer must stay fresh (`min-fresh` of RFC 9111).
     pub min_fresh: Option<Duration>,
-    /// How stale an answer may be that covers a failure (`stale-if-error` of RFC 5861), besides what the pack allows.
+    /// How stale an answer may be that covers a failure (`stale-if-error` of RFC 5861), besides
+    /// what the pack allows.
     pub stale_if_error: Option<Duration>,
-    /// Whether the caller is an administrator, who may have any fresh answer made anew ([`Directive::Refresh`]).
+    /// Whether the caller is an administrator, who may have any fresh answer made anew
+    /// ([`Directive::Refresh`]).
     pub administrator: bool,
-    /// This process may not know of every delete that the caller knows of: no cached answer is used.
+    /// This process may not know of every delete that the caller knows of: no cached answer is
+    /// used.
     pub behind: bool,
     /// Receiver of progress reports.
     pub progress: Option<Arc<dyn ProgressSink>>,
@@ -110,8 +113,8 @@ pub struct Raw {
     pub input: Bytes,
     /// Generation of the secrets ([`crate::secrets::Secrets::generation`]) when the call came in.
     ///
-    /// Grants are resolved after this. So an answer made while grants changed does not pass for one made with the new
-    /// grants.
+    /// Grants are resolved after this. So an answer made while grants changed does not pass for one
+    /// made with the new grants.
     pub secrets: u64,
 }
 
@@ -130,7 +133,8 @@ pub struct Stage {
     pub secrets: Option<Arc<dyn CallSecrets>>,
     /// Set by `cache`: the stale answer that the handler may confirm.
     pub stale: Option<Stale>,
-    /// Set by `cache`: the first half of the key of the stored answer that covers a failure of the handler.
+    /// Set by `cache`: the first half of the key of the stored answer that covers a failure of the
+    /// handler.
     pub covered_by: Option<u128>,
     /// Set by `session`: where the handler runs commands.
     pub session: Option<Arc<dyn Session>>,

@@ -1,7 +1,8 @@
 //! Authenticated callers and their permissions.
 //!
-//! Transports (REST, MCP) make one per request from what the request proves, and check it before they act. Past the
-//! transport only the [`Identity`] travels: a pack that calls another pack needs no permission for it.
+//! Transports (REST, MCP) make one per request from what the request proves, and check it before
+//! they act. Past the transport only the [`Identity`] travels: a pack that calls another pack needs
+//! no permission for it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +24,8 @@ pub enum Permission {
     MemoryRead,
     /// `memory:write`: write, forget and purge the caller's own memory.
     MemoryWrite,
-    /// `tokens:write`: make API tokens, with at most the rights and the lifetime of the caller's own.
+    /// `tokens:write`: make API tokens, with at most the rights and the lifetime of the caller's
+    /// own.
     TokensWrite,
     /// `admin`: everything, including data of other callers.
     Admin,
@@ -80,8 +82,12 @@ impl Glob {
     pub fn matches(&self, name: &str) -> bool {
         let mut parts = self.0.split('*');
         let first = parts.next().unwrap_or_default();
-        let Some(mut rest) = name.strip_prefix(first) else { return false };
-        let Some(last) = parts.next_back() else { return rest.is_empty() };
+        let Some(mut rest) = name.strip_prefix(first) else {
+            return false;
+        };
+        let Some(last) = parts.next_back() else {
+            return rest.is_empty();
+        };
         for part in parts {
             match rest.find(part) {
                 Some(at) => rest = &rest[at + part.len()..],
@@ -96,7 +102,10 @@ impl FromStr for Glob {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        if text.is_empty() || text.len() > MAX_GLOB_BYTES || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if text.is_empty()
+            || text.len() > MAX_GLOB_BYTES
+            || !text.bytes().all(|byte| byte.is_ascii_graphic())
+        {
             return Err(format!(
                 "{:?} is not a pattern; write 1 to {MAX_GLOB_BYTES} visible ASCII characters, `*` for any",
                 text.chars().take(40).collect::<String>()
@@ -134,13 +143,20 @@ impl Permissions {
     /// Unknown words are ignored.
     #[must_use]
     pub fn of_scope(scope: &str) -> Self {
-        scope.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()
+        scope
+            .split_ascii_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect()
     }
 
     /// Returns these permissions as a scope.
     #[must_use]
     pub fn to_scope(&self) -> String {
-        self.0.iter().map(Permission::to_string).collect::<Vec<_>>().join(" ")
+        self.0
+            .iter()
+            .map(Permission::to_string)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     /// Returns each permission.
@@ -234,7 +250,8 @@ impl Credential {
         }
     }
 
-    /// Returns whether it is a JSON Web Token, or the token of a browser that was signed in with one.
+    /// Returns whether it is a JSON Web Token, or the token of a browser that was signed in with
+    /// one.
     #[must_use]
     pub fn is_of_jwt(&self) -> bool {
         match self {
@@ -246,8 +263,8 @@ impl Credential {
 
     /// Returns the ids of the tokens that a token made with it descends from.
     ///
-    /// The token of a browser only stands for what its person signed in with: it ends at the next sign-in, and what was
-    /// made with it does not.
+    /// The token of a browser only stands for what its person signed in with: it ends at the next
+    /// sign-in, and what was made with it does not.
     #[must_use]
     pub fn ancestors_of_child(&self) -> Vec<String> {
         match self {
@@ -281,10 +298,15 @@ impl Caller {
     /// Makes a caller that a credential proved.
     #[must_use]
     pub fn proven(identity: Identity, permissions: Permissions, credential: Credential) -> Self {
-        Self { identity: Arc::new(identity), permissions: Arc::new(permissions), credential }
+        Self {
+            identity: Arc::new(identity),
+            permissions: Arc::new(permissions),
+            credential,
+        }
     }
 
-    /// Returns the local caller, the caller of a machine without authentication. It has every permission.
+    /// Returns the local caller, the caller of a machine without authentication. It has every
+    /// permission.
     #[must_use]
     pub fn local() -> Self {
         Self::new(Identity::local(), Permissions::all())
@@ -295,7 +317,11 @@ impl Caller {
     /// # Errors
     /// `forbidden`, with the missing scope; `unauthenticated` if the caller is anonymous.
     pub fn need(&self, permission: &Permission) -> Result<()> {
-        if self.permissions.allow(permission) { Ok(()) } else { Err(self.refusal(&permission.to_string())) }
+        if self.permissions.allow(permission) {
+            Ok(())
+        } else {
+            Err(self.refusal(&permission.to_string()))
+        }
     }
 
     /// Checks that the caller may run a pack.
@@ -303,14 +329,21 @@ impl Caller {
     /// # Errors
     /// As [`Caller::need`].
     pub fn need_run(&self, pack: &PackName) -> Result<()> {
-        if self.permissions.allow_run(pack.as_str()) { Ok(()) } else { Err(self.refusal(&format!("packs:run:{pack}"))) }
+        if self.permissions.allow_run(pack.as_str()) {
+            Ok(())
+        } else {
+            Err(self.refusal(&format!("packs:run:{pack}")))
+        }
     }
 
     fn refusal(&self, scope: &str) -> Error {
         if self.identity.is_anonymous() {
             Error::new(Code::Unauthenticated, "this needs a bearer token")
         } else {
-            Error::new(Code::Forbidden, format!("the token does not have the scope \"{scope}\""))
+            Error::new(
+                Code::Forbidden,
+                format!("the token does not have the scope \"{scope}\""),
+            )
         }
     }
 }
@@ -346,24 +379,49 @@ mod tests {
 
     #[test]
     fn a_scope_allows_what_it_says_and_no_more() {
-        let some = Permissions::of_scope("packs:run:github.* memory:read other:thing openid packs:run:");
+        let some =
+            Permissions::of_scope("packs:run:github.* memory:read other:thing openid packs:run:");
         assert!(some.allow_run("github.search") && !some.allow_run("memory.store"));
         assert!(some.allow(&Permission::MemoryRead) && !some.allow(&Permission::MemoryWrite));
         assert!(!some.allow(&Permission::Admin) && !some.allow(&Permission::RunAny));
         assert_eq!(some.to_scope(), "packs:run:github.* memory:read");
         assert_eq!(Permissions::of_scope(&some.to_scope()), some);
-        for wanted in ["metrics:read", "packs:run", "packs:run:x", "memory:write", "tokens:write", "admin"] {
-            assert!(Permissions::all().allow(&wanted.parse().unwrap()), "{wanted}");
-            assert!(!Permissions::none().allow(&wanted.parse().unwrap()), "{wanted}");
+        for wanted in [
+            "metrics:read",
+            "packs:run",
+            "packs:run:x",
+            "memory:write",
+            "tokens:write",
+            "admin",
+        ] {
+            assert!(
+                Permissions::all().allow(&wanted.parse().unwrap()),
+                "{wanted}"
+            );
+            assert!(
+                !Permissions::none().allow(&wanted.parse().unwrap()),
+                "{wanted}"
+            );
         }
-        assert!("packs:walk".parse::<Permission>().unwrap_err().contains("memory:write"));
+        assert!(
+            "packs:walk"
+                .parse::<Permission>()
+                .unwrap_err()
+                .contains("memory:write")
+        );
     }
 
     #[test]
     fn a_refusal_names_the_scope_or_asks_for_a_token() {
         let nobody = Caller::new(Identity::anonymous(), Permissions::none());
-        assert_eq!(nobody.need(&Permission::MemoryRead).unwrap_err().code(), Code::Unauthenticated);
-        let known = Caller { identity: Arc::new(Identity::new("t", "u").unwrap()), ..nobody };
+        assert_eq!(
+            nobody.need(&Permission::MemoryRead).unwrap_err().code(),
+            Code::Unauthenticated
+        );
+        let known = Caller {
+            identity: Arc::new(Identity::new("t", "u").unwrap()),
+            ..nobody
+        };
         let error = known.need_run(&PackName::new("a.b").unwrap()).unwrap_err();
         assert_eq!(error.code(), Code::Forbidden);
         assert!(error.message().contains("packs:run:a.b"), "{error}");

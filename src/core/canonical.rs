@@ -1,9 +1,10 @@
 //! Canonical JSON: one spelling for equal documents, for cache keys.
 //!
-//! The rules are those of [RFC 8785](https://www.rfc-editor.org/rfc/rfc8785) (no white space, members sorted by UTF-16
-//! code units, shortest escapes) with one deliberate deviation: numbers are exact normalised decimals of any size. RFC
-//! 8785 goes through a 64-bit float, where 9007199254740992 and 9007199254740993 become one; two different inputs would
-//! share one key. A number that a float can hold exactly is written as RFC 8785 writes it.
+//! The rules are those of [RFC 8785](https://www.rfc-editor.org/rfc/rfc8785) (no white space,
+//! members sorted by UTF-16 code units, shortest escapes) with one deliberate deviation: numbers
+//! are exact normalised decimals of any size. RFC 8785 goes through a 64-bit float, where
+//! 9007199254740992 and 9007199254740993 become one; two different inputs would share one key. A
+//! number that a float can hold exactly is written as RFC 8785 writes it.
 
 use serde_json::value::RawValue;
 
@@ -46,8 +47,8 @@ pub fn canonical(text: &str) -> Result<Vec<u8>, CanonicalError> {
 
 /// Returns the canonical form of a JSON text for a handler.
 ///
-/// As [`canonical`], but every integer is in plain digits: many readers take a number with an exponent for a float and
-/// lose digits.
+/// As [`canonical`], but every integer is in plain digits: many readers take a number with an
+/// exponent for a float and lose digits.
 ///
 /// # Errors
 /// As [`canonical`].
@@ -57,7 +58,12 @@ pub fn canonical_for_handler(text: &str) -> Result<Vec<u8>, CanonicalError> {
     Ok(out)
 }
 
-fn write_value(text: &str, out: &mut Vec<u8>, depth: usize, plain: i64) -> Result<(), CanonicalError> {
+fn write_value(
+    text: &str,
+    out: &mut Vec<u8>,
+    depth: usize,
+    plain: i64,
+) -> Result<(), CanonicalError> {
     if depth > MAX_DEPTH {
         return Err(CanonicalError::TooDeep);
     }
@@ -66,7 +72,8 @@ fn write_value(text: &str, out: &mut Vec<u8>, depth: usize, plain: i64) -> Resul
         Some(b'{') => write_object(text, out, depth, plain),
         Some(b'[') => write_array(text, out, depth, plain),
         Some(b'"') => {
-            let string: String = serde_json::from_str(text).map_err(|_| CanonicalError::Malformed)?;
+            let string: String =
+                serde_json::from_str(text).map_err(|_| CanonicalError::Malformed)?;
             write_string(&string, out)
         }
         Some(b'-' | b'0'..=b'9') => {
@@ -81,7 +88,12 @@ fn write_value(text: &str, out: &mut Vec<u8>, depth: usize, plain: i64) -> Resul
     }
 }
 
-fn write_object(text: &str, out: &mut Vec<u8>, depth: usize, plain: i64) -> Result<(), CanonicalError> {
+fn write_object(
+    text: &str,
+    out: &mut Vec<u8>,
+    depth: usize,
+    plain: i64,
+) -> Result<(), CanonicalError> {
     let mut members = crate::json::members(text).ok_or(CanonicalError::Malformed)?;
     members.sort_by(|(a, _), (b, _)| utf16_order(a, b));
     if members.windows(2).any(|pair| pair[0].0 == pair[1].0) {
@@ -100,8 +112,14 @@ fn write_object(text: &str, out: &mut Vec<u8>, depth: usize, plain: i64) -> Resu
     Ok(())
 }
 
-fn write_array(text: &str, out: &mut Vec<u8>, depth: usize, plain: i64) -> Result<(), CanonicalError> {
-    let items: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| CanonicalError::Malformed)?;
+fn write_array(
+    text: &str,
+    out: &mut Vec<u8>,
+    depth: usize,
+    plain: i64,
+) -> Result<(), CanonicalError> {
+    let items: Vec<&RawValue> =
+        serde_json::from_str(text).map_err(|_| CanonicalError::Malformed)?;
     out.push(b'[');
     for (index, item) in items.iter().enumerate() {
         if index > 0 {
@@ -131,7 +149,9 @@ fn write_string(string: &str, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
 ///
 /// Plain digits while the point lies within 21 digits (for an integer, `plain`), `d.ddde±x` beyond.
 fn write_number(text: &str, out: &mut Vec<u8>, plain: i64) -> Result<(), CanonicalError> {
-    let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+    let (negative, text) = text
+        .strip_prefix('-')
+        .map_or((false, text), |rest| (true, rest));
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
 
@@ -141,7 +161,12 @@ fn write_number(text: &str, out: &mut Vec<u8>, plain: i64) -> Result<(), Canonic
         out.push(b'0');
         return Ok(());
     }
-    if exponent.trim_start_matches(['+', '-']).trim_start_matches('0').len() > 18 {
+    if exponent
+        .trim_start_matches(['+', '-'])
+        .trim_start_matches('0')
+        .len()
+        > 18
+    {
         return Err(CanonicalError::Exponent);
     }
     let exponent: i64 = exponent.parse().map_err(|_| CanonicalError::Exponent)?;
@@ -190,7 +215,8 @@ mod tests {
 
     #[test]
     fn numbers_are_exact_and_laid_out_as_ecmascript_does() {
-        // Expected values are from RFC 8785 appendix B and ECMA-262, or hand-written where a float would round.
+        // Expected values are from RFC 8785 appendix B and ECMA-262, or hand-written where a float
+        // would round.
         for (text, expected) in [
             ("0", "0"),
             ("-0", "0"),
@@ -204,7 +230,10 @@ mod tests {
             ("0.000001", "0.000001"),
             ("1e21", "1e+21"),
             ("1e20", "100000000000000000000"),
-            ("123456789012345678901234567890", "1.2345678901234567890123456789e+29"),
+            (
+                "123456789012345678901234567890",
+                "1.2345678901234567890123456789e+29",
+            ),
             ("9007199254740992", "9007199254740992"),
             ("9007199254740993", "9007199254740993"),
             ("4.50", "4.5"),
@@ -213,7 +242,10 @@ mod tests {
         ] {
             assert_eq!(form(text), expected, "{text}");
         }
-        assert_eq!(canonical("1e9999999999999999999"), Err(CanonicalError::Exponent));
+        assert_eq!(
+            canonical("1e9999999999999999999"),
+            Err(CanonicalError::Exponent)
+        );
     }
 
     #[test]
@@ -222,13 +254,23 @@ mod tests {
         for (text, expected) in [
             (r#"{"b":1.0,"a":-0.0}"#, r#"{"a":0,"b":1}"#),
             ("1234567890123456789.0", "1234567890123456789"),
-            ("123456789012345678901234567890", "123456789012345678901234567890"),
+            (
+                "123456789012345678901234567890",
+                "123456789012345678901234567890",
+            ),
             ("1.5e30", "1500000000000000000000000000000"),
             ("1e-7", "1e-7"),
-            ("123456789012345678901234567890.5", "1.234567890123456789012345678905e+29"),
+            (
+                "123456789012345678901234567890.5",
+                "1.234567890123456789012345678905e+29",
+            ),
         ] {
             assert_eq!(form(text), expected, "{text}");
-            assert_eq!(canonical(&form(text)), canonical(text), "the same value: {text}");
+            assert_eq!(
+                canonical(&form(text)),
+                canonical(text),
+                "the same value: {text}"
+            );
         }
         assert_eq!(form("1e308").len(), 309);
     }
@@ -236,7 +278,15 @@ mod tests {
     #[test]
     fn the_example_of_rfc_8785_section_3_2_3_sorts_as_printed_there() {
         let text = r#"{"\u20ac": "Euro Sign","\r": "Carriage Return","\ufb33": "Hebrew Letter Dalet With Dagesh","1": "One","\ud83d\ude00": "Emoji: Grinning Face","\u0080": "Control","\u00f6": "Latin Small Letter O With Diaeresis"}"#;
-        let order = ["Carriage Return", "One", "Control", "Latin", "Euro", "Emoji", "Hebrew"];
+        let order = [
+            "Carriage Return",
+            "One",
+            "Control",
+            "Latin",
+            "Euro",
+            "Emoji",
+            "Hebrew",
+        ];
         let form = form(text);
         let places: Vec<_> = order.iter().map(|name| form.find(name).unwrap()).collect();
         assert!(places.is_sorted(), "{form}");
@@ -252,10 +302,16 @@ mod tests {
 
     #[test]
     fn what_has_no_single_meaning_is_refused() {
-        assert_eq!(canonical(r#"{"a":1,"\u0061":2}"#), Err(CanonicalError::DuplicateKey));
+        assert_eq!(
+            canonical(r#"{"a":1,"\u0061":2}"#),
+            Err(CanonicalError::DuplicateKey)
+        );
         assert_eq!(canonical("nope"), Err(CanonicalError::Malformed));
         assert_eq!(canonical("[1,]"), Err(CanonicalError::Malformed));
-        assert_eq!(canonical(&format!("{}1{}", "[".repeat(200), "]".repeat(200))), Err(CanonicalError::TooDeep));
+        assert_eq!(
+            canonical(&format!("{}1{}", "[".repeat(200), "]".repeat(200))),
+            Err(CanonicalError::TooDeep)
+        );
     }
 
     proptest! {

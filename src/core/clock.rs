@@ -5,8 +5,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A point in time as Unix microseconds, UTC.
 ///
-/// Integers sort, compare and index without surprises; text times do not. On the wire a timestamp is RFC 3339.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
+/// Integers sort, compare and index without surprises; text times do not. On the wire a timestamp
+/// is RFC 3339.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
 #[serde(transparent)]
 pub struct Timestamp(pub i64);
 
@@ -27,13 +30,15 @@ impl Timestamp {
         Self(self.0.saturating_add(micros))
     }
 
-    /// Returns the time from `earlier` to `self`, zero if `earlier` is later (a clock that went backwards).
+    /// Returns the time from `earlier` to `self`, zero if `earlier` is later (a clock that went
+    /// backwards).
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// Parses a date as HTTP headers have it (`Sun, 06 Nov 1994 08:49:37 GMT`); `None` for anything else.
+    /// Parses a date as HTTP headers have it (`Sun, 06 Nov 1994 08:49:37 GMT`); `None` for anything
+    /// else.
     #[must_use]
     pub fn parse_http_date(text: &str) -> Option<Self> {
         let date = jiff::fmt::rfc2822::parse(text).ok()?;
@@ -72,7 +77,10 @@ pub mod rfc3339 {
     ///
     /// # Errors
     /// The error of the serializer.
-    pub fn optional<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn optional<S: Serializer>(
+        time: &Option<Timestamp>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         match time {
             Some(time) => serialize(time, serializer),
             None => serializer.serialize_none(),
@@ -84,7 +92,9 @@ pub mod rfc3339 {
     /// # Errors
     /// If the text is not an RFC 3339 time.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
-        let time: jiff::Timestamp = String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)?;
+        let time: jiff::Timestamp = String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)?;
         Ok(Timestamp(time.as_microsecond()))
     }
 }
@@ -112,13 +122,17 @@ pub struct SystemClock {
 
 impl Default for SystemClock {
     fn default() -> Self {
-        Self { start: Instant::now() }
+        Self {
+            start: Instant::now(),
+        }
     }
 }
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         Timestamp(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
     }
 
@@ -134,7 +148,10 @@ mod tests {
     #[test]
     fn addition_saturates_instead_of_wrapping() {
         assert_eq!(Timestamp(5).saturating_add(Duration::MAX), Timestamp::MAX);
-        assert_eq!(Timestamp(5).saturating_add(Duration::from_micros(7)), Timestamp(12));
+        assert_eq!(
+            Timestamp(5).saturating_add(Duration::from_micros(7)),
+            Timestamp(12)
+        );
     }
 
     #[test]
@@ -144,7 +161,10 @@ mod tests {
 
     #[test]
     fn rfc3339_has_microseconds_and_utc() {
-        assert_eq!(Timestamp(1_500_000).to_rfc3339(), "1970-01-01T00:00:01.500000Z");
+        assert_eq!(
+            Timestamp(1_500_000).to_rfc3339(),
+            "1970-01-01T00:00:01.500000Z"
+        );
         assert!(Timestamp::MAX.to_rfc3339().starts_with("9999-"));
     }
 }

@@ -36,18 +36,23 @@ pub trait Artifacts: Send + Sync {
     /// Stores a file under a name of this run. The same name again replaces it.
     ///
     /// # Errors
-    /// `invalid_input` for a name with path characters, `too_large` over the size cap, `artifact_failed` if it cannot
-    /// be stored.
+    /// `invalid_input` for a name with path characters, `too_large` over the size cap,
+    /// `artifact_failed` if it cannot be stored.
     async fn put(&self, name: &str, media_type: &str, bytes: Bytes) -> Result<ArtifactRef>;
 
     /// Stores a stream as a file, in bounded memory. The same name again replaces it.
     ///
-    /// The file is there as a whole or not at all: if the source fails, or the future is dropped, nothing of it is
-    /// kept.
+    /// The file is there as a whole or not at all: if the source fails, or the future is dropped,
+    /// nothing of it is kept.
     ///
     /// # Errors
     /// As [`Artifacts::put`]; the error of the source if that fails.
-    async fn put_stream(&self, name: &str, media_type: &str, source: ByteStream) -> Result<ArtifactRef>;
+    async fn put_stream(
+        &self,
+        name: &str,
+        media_type: &str,
+        source: ByteStream,
+    ) -> Result<ArtifactRef>;
 }
 
 /// Runs another pack through its own pipeline, with the same identity, deadline and cancel.
@@ -57,7 +62,13 @@ pub trait Packs: Send + Sync {
     ///
     /// # Errors
     /// Any error of the pack's pipeline.
-    async fn call(&self, from: &Context, pack: &PackName, version: Option<Version>, input: Json) -> Result<Outcome>;
+    async fn call(
+        &self,
+        from: &Context,
+        pack: &PackName,
+        version: Option<Version>,
+        input: Json,
+    ) -> Result<Outcome>;
 }
 
 /// A stale answer that the handler may confirm instead of fetching a new one.
@@ -111,10 +122,15 @@ pub struct Context {
 impl Context {
     /// Makes a context that has only a pack, a caller and a run id.
     ///
-    /// It has no deadline, credentials, files, other packs or memory. For handlers that run without an engine, in tests
-    /// and measurements.
+    /// It has no deadline, credentials, files, other packs or memory. For handlers that run without
+    /// an engine, in tests and measurements.
     #[must_use]
-    pub const fn new(pack: PackName, version: Version, identity: Arc<Identity>, run: RunId) -> Self {
+    pub const fn new(
+        pack: PackName,
+        version: Version,
+        identity: Arc<Identity>,
+        run: RunId,
+    ) -> Self {
         Self {
             pack,
             version,
@@ -124,7 +140,10 @@ impl Context {
             cancel: None,
             depth: 0,
             behind: false,
-            correlation: Correlation { request_id: None, trace: None },
+            correlation: Correlation {
+                request_id: None,
+                trace: None,
+            },
             stale: None,
             covered: false,
             progress: None,
@@ -150,7 +169,11 @@ impl Context {
     /// # Errors
     /// As [`CallSecrets::get`].
     pub fn credential(&self) -> Result<Option<Secret>> {
-        match self.secrets.as_ref().and_then(|secrets| Some((secrets, secrets.grants().first()?))) {
+        match self
+            .secrets
+            .as_ref()
+            .and_then(|secrets| Some((secrets, secrets.grants().first()?)))
+        {
             Some((secrets, grant)) => secrets.get(&grant.name),
             None => Ok(None),
         }
@@ -168,7 +191,10 @@ impl Context {
     ) -> Result<ArtifactRef> {
         match &self.artifacts {
             Some(artifacts) => artifacts.put(name, media_type, bytes.into()).await,
-            None => Err(Error::new(Code::ArtifactFailed, "this engine has no artifact store")),
+            None => Err(Error::new(
+                Code::ArtifactFailed,
+                "this engine has no artifact store",
+            )),
         }
     }
 
@@ -176,10 +202,18 @@ impl Context {
     ///
     /// # Errors
     /// As [`Artifacts::put_stream`]; `artifact_failed` if this engine has no artifact store.
-    pub async fn put_artifact_stream(&self, name: &str, media_type: &str, source: ByteStream) -> Result<ArtifactRef> {
+    pub async fn put_artifact_stream(
+        &self,
+        name: &str,
+        media_type: &str,
+        source: ByteStream,
+    ) -> Result<ArtifactRef> {
         match &self.artifacts {
             Some(artifacts) => artifacts.put_stream(name, media_type, source).await,
-            None => Err(Error::new(Code::ArtifactFailed, "this engine has no artifact store")),
+            None => Err(Error::new(
+                Code::ArtifactFailed,
+                "this engine has no artifact store",
+            )),
         }
     }
 
@@ -194,8 +228,8 @@ impl Context {
 
     /// Returns the notes of this caller, `None` if this call has no memory.
     ///
-    /// It has none if gate 1 is shut, if the caller is anonymous, or if callers share the answer. A handler that uses
-    /// notes must work without them too.
+    /// It has none if gate 1 is shut, if the caller is anonymous, or if callers share the answer. A
+    /// handler that uses notes must work without them too.
     #[must_use]
     pub fn memory(&self) -> Option<Notes> {
         self.memory.as_ref().ok().map(Memory::notes)
@@ -222,17 +256,22 @@ impl Context {
     /// # Errors
     /// Any error of that pipeline; `invalid_input` beyond 8 levels.
     pub async fn call(&self, pack: &str, input: Json) -> Result<Outcome> {
-        let pack = PackName::new(pack).map_err(|message| Error::new(Code::InvalidInput, message))?;
+        let pack =
+            PackName::new(pack).map_err(|message| Error::new(Code::InvalidInput, message))?;
         match &self.packs {
             Some(packs) => packs.call(self, &pack, None, input).await,
-            None => Err(Error::new(Code::Internal, "this handler runs without an engine")),
+            None => Err(Error::new(
+                Code::Internal,
+                "this handler runs without an engine",
+            )),
         }
     }
 
     /// Returns how much time is left, `None` without a deadline.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
-        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+        self.deadline
+            .map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 }
 

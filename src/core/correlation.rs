@@ -1,7 +1,8 @@
-//! Correlation: the request id and the trace that log lines, problems, spans and outgoing requests of a call share.
+//! Correlation: the request id and the trace that log lines, problems, spans and outgoing requests
+//! of a call share.
 //!
-//! It travels in the [`Call`](crate::Call), and is also current while code of the call runs: a log line or an HTTP client
-//! deep inside finds it there. It identifies a request, never a caller.
+//! It travels in the [`Call`](crate::Call), and is also current while code of the call runs: a log
+//! line or an HTTP client deep inside finds it there. It identifies a request, never a caller.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -39,7 +40,8 @@ impl RequestId {
     /// Takes over the id of a caller, `None` unless it is 1 to 128 visible ASCII characters.
     #[must_use]
     pub fn given(text: &[u8]) -> Option<Self> {
-        let well_formed = (1..=MAX_BYTES).contains(&text.len()) && text.iter().all(u8::is_ascii_graphic);
+        let well_formed =
+            (1..=MAX_BYTES).contains(&text.len()) && text.iter().all(u8::is_ascii_graphic);
         let text = std::str::from_utf8(text).ok().filter(|_| well_formed)?;
         Some(Self(Id::Given(text.into())))
     }
@@ -50,7 +52,8 @@ impl RequestId {
         matches!(self.0, Id::Given(_))
     }
 
-    /// Passes it as text to `read`: 32 hexadecimal digits if it was made here. It allocates nothing.
+    /// Passes it as text to `read`: 32 hexadecimal digits if it was made here. It allocates
+    /// nothing.
     pub fn with_text<T>(&self, read: impl FnOnce(&str) -> T) -> T {
         match &self.0 {
             Id::Given(text) => read(text),
@@ -101,7 +104,10 @@ impl Correlation {
 
     /// Makes it current whenever `future` runs, and while it is dropped.
     pub fn scope<F: Future>(self, future: F) -> Scope<F> {
-        Scope { future: Some(future), correlation: self }
+        Scope {
+            future: Some(future),
+            correlation: self,
+        }
     }
 
     /// Returns whether spans are recorded.
@@ -110,7 +116,8 @@ impl Correlation {
         self.trace.as_ref().is_some_and(Trace::is_recorded)
     }
 
-    /// Starts a child span, and makes it the parent of further ones. `None` if spans are not recorded.
+    /// Starts a child span, and makes it the parent of further ones. `None` if spans are not
+    /// recorded.
     #[must_use]
     pub fn begin_span(
         &mut self,
@@ -163,7 +170,9 @@ impl<F: Future> Future for Scope<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let _entered = Entered::new(this.correlation);
-        let Some(future) = this.future.as_mut().as_pin_mut() else { return Poll::Pending };
+        let Some(future) = this.future.as_mut().as_pin_mut() else {
+            return Poll::Pending;
+        };
         let output = std::task::ready!(future.poll(cx));
         this.future.set(None);
         Poll::Ready(output)
@@ -177,7 +186,10 @@ mod tests {
     use super::*;
 
     fn named(id: &str) -> Correlation {
-        Correlation { request_id: RequestId::given(id.as_bytes()), trace: None }
+        Correlation {
+            request_id: RequestId::given(id.as_bytes()),
+            trace: None,
+        }
     }
 
     fn current() -> Option<String> {
@@ -195,9 +207,15 @@ mod tests {
 
     #[test]
     fn made_ids_are_32_hex_digits() {
-        let (one, other) = (RequestId::random().to_string(), RequestId::random().to_string());
+        let (one, other) = (
+            RequestId::random().to_string(),
+            RequestId::random().to_string(),
+        );
         assert_ne!(one, other);
-        assert!(one.len() == 32 && one.bytes().all(|byte| byte.is_ascii_hexdigit()), "{one}");
+        assert!(
+            one.len() == 32 && one.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            "{one}"
+        );
         let known = RequestId(Id::Made([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]));
         assert_eq!(known.to_string(), "0123456789abcdeffedcba9876543210");
     }
@@ -224,17 +242,25 @@ mod tests {
             assert_eq!(current(), None);
         }
         drop(future);
-        assert_eq!((seen.lock().unwrap().as_deref(), current()), (Some("outer"), None));
+        assert_eq!(
+            (seen.lock().unwrap().as_deref(), current()),
+            (Some("outer"), None)
+        );
     }
 
     #[test]
     fn inner_scopes_end_with_their_future() {
         let future = named("outer").scope(async {
-            assert_eq!(named("inner").scope(async { current() }).await.as_deref(), Some("inner"));
+            assert_eq!(
+                named("inner").scope(async { current() }).await.as_deref(),
+                Some("inner")
+            );
             current()
         });
         let mut future = std::pin::pin!(future);
-        let ended = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let ended = future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
         assert_eq!(ended, Poll::Ready(Some("outer".to_owned())));
     }
 }

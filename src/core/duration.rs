@@ -1,4 +1,5 @@
-//! Parsers for durations and sizes in manifests and configuration: `90s`, `1h30m`, `7d`, `64KiB`, `2g`.
+//! Parsers for durations and sizes in manifests and configuration: `90s`, `1h30m`, `7d`, `64KiB`,
+//! `2g`.
 
 use std::time::Duration;
 
@@ -9,8 +10,11 @@ use std::time::Duration;
 /// # Errors
 /// A message that names the text and the accepted form.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let bad =
-        || format!("\"{text}\" is not a duration; write for example \"500ms\", \"30s\", \"5m\", \"1h30m\" or \"7d\"");
+    let bad = || {
+        format!(
+            "\"{text}\" is not a duration; write for example \"500ms\", \"30s\", \"5m\", \"1h30m\" or \"7d\""
+        )
+    };
     let mut rest = text.trim();
     if rest.is_empty() {
         return Err(bad());
@@ -20,7 +24,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
         let count: u64 = rest[..digits].parse().map_err(|_| bad())?;
         rest = &rest[digits..];
-        let end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let end = rest
+            .find(|c: char| c.is_ascii_digit())
+            .unwrap_or(rest.len());
         let micros_per_unit: u64 = match &rest[..end] {
             "us" => 1,
             "ms" => 1_000,
@@ -31,7 +37,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
             _ => return Err(bad()),
         };
         let part = count.checked_mul(micros_per_unit).ok_or_else(bad)?;
-        total = total.checked_add(Duration::from_micros(part)).ok_or_else(bad)?;
+        total = total
+            .checked_add(Duration::from_micros(part))
+            .ok_or_else(bad)?;
         rest = &rest[end..];
     }
     Ok(total)
@@ -45,9 +53,14 @@ pub fn format_duration(duration: Duration) -> String {
         return "0s".to_owned();
     }
     let mut text = String::new();
-    for (unit, size) in
-        [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1)]
-    {
+    for (unit, size) in [
+        ("d", 86_400_000_000),
+        ("h", 3_600_000_000),
+        ("m", 60_000_000),
+        ("s", 1_000_000),
+        ("ms", 1_000),
+        ("us", 1),
+    ] {
         let count = micros / size;
         if count > 0 {
             text.push_str(&format!("{count}{unit}"));
@@ -59,14 +72,21 @@ pub fn format_duration(duration: Duration) -> String {
 
 /// Parses a size in bytes: an integer with an optional unit.
 ///
-/// The units are `B`, `KiB`, `MiB`, `GiB`, or the short `k`, `m`, `g` (all powers of 1024, upper or lower case).
+/// The units are `B`, `KiB`, `MiB`, `GiB`, or the short `k`, `m`, `g` (all powers of 1024, upper or
+/// lower case).
 ///
 /// # Errors
 /// A message that names the text and the accepted form.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let bad = || format!("\"{text}\" is not a size; write for example \"4096\", \"64KiB\", \"1MiB\" or \"2g\"");
+    let bad = || {
+        format!(
+            "\"{text}\" is not a size; write for example \"4096\", \"64KiB\", \"1MiB\" or \"2g\""
+        )
+    };
     let trimmed = text.trim();
-    let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
+    let digits = trimmed
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(trimmed.len());
     let count: u64 = trimmed[..digits].parse().map_err(|_| bad())?;
     let factor: u64 = match trimmed[digits..].trim().to_ascii_lowercase().as_str() {
         "" | "b" => 1,
@@ -135,7 +155,13 @@ mod tests {
 
     #[test]
     fn durations_parse_and_print_back() {
-        for (text, seconds) in [("30s", 30), ("5m", 300), ("1h30m", 5400), ("7d", 604_800), ("0s", 0)] {
+        for (text, seconds) in [
+            ("30s", 30),
+            ("5m", 300),
+            ("1h30m", 5400),
+            ("7d", 604_800),
+            ("0s", 0),
+        ] {
             let duration = parse_duration(text).unwrap();
             assert_eq!(duration, Duration::from_secs(seconds));
             assert_eq!(format_duration(duration), text);
@@ -145,7 +171,17 @@ mod tests {
 
     #[test]
     fn nonsense_durations_are_refused() {
-        for text in ["", "5", "m", "5 m", "-5m", "1.5h", "5y", "99999999999999999999s", "999999999999999999d"] {
+        for text in [
+            "",
+            "5",
+            "m",
+            "5 m",
+            "-5m",
+            "1.5h",
+            "5y",
+            "99999999999999999999s",
+            "999999999999999999d",
+        ] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
     }

@@ -1,7 +1,8 @@
 //! Error type of the engine and the transports: a closed set of codes.
 //!
-//! Each code has a fault, a retry hint and an HTTP status. The public message never holds the cause, a panic text or a
-//! secret; the cause is for the log only. Errors are never classified by their message text.
+//! Each code has a fault, a retry hint and an HTTP status. The public message never holds the
+//! cause, a panic text or a secret; the cause is for the log only. Errors are never classified by
+//! their message text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -118,13 +119,18 @@ impl fmt::Display for Code {
 }
 
 impl Serialize for Code {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    fn serialize<S: serde::Serializer>(
+        &self,
+        serializer: S,
+    ) -> std::result::Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
     }
 }
 
 impl<'de> Deserialize<'de> for Code {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+    fn deserialize<D: serde::Deserializer<'de>>(
+        deserializer: D,
+    ) -> std::result::Result<Self, D::Error> {
         let text = Cow::<'de, str>::deserialize(deserializer)?;
         Self::ALL
             .iter()
@@ -162,7 +168,8 @@ struct Inner {
 }
 
 impl Error {
-    /// Makes an error with a public message: lower case, no period, names the thing, no secret, no cause.
+    /// Makes an error with a public message: lower case, no period, names the thing, no secret, no
+    /// cause.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
         Self(Arc::new(Inner {
             code,
@@ -204,8 +211,8 @@ impl Error {
 
     /// Marks the error as one of the service behind the pack as a whole, such as status 503.
     ///
-    /// Every other request would fail too, so a cached pack asks that service nothing for a while. `rate_limited` means
-    /// that without a mark.
+    /// Every other request would fail too, so a cached pack asks that service nothing for a while.
+    /// `rate_limited` means that without a mark.
     #[must_use]
     pub fn of_upstream(self) -> Self {
         self.edit(|inner| inner.of_upstream = true)
@@ -254,10 +261,15 @@ impl Error {
         self.0.of_upstream || self.0.code == Code::RateLimited
     }
 
-    /// Returns the party at fault: that of the code, but never the caller if only the operator can fix it.
+    /// Returns the party at fault: that of the code, but never the caller if only the operator can
+    /// fix it.
     #[must_use]
     pub fn fault(&self) -> Fault {
-        if self.0.for_operator { Fault::Host } else { self.code().fault() }
+        if self.0.for_operator {
+            Fault::Host
+        } else {
+            self.code().fault()
+        }
     }
 
     /// Returns when the caller may retry, if known.
@@ -278,11 +290,13 @@ impl Error {
         &self.0.violations
     }
 
-    /// Returns the cause for the log: every error of the chain, joined by `: `. Empty without a cause.
+    /// Returns the cause for the log: every error of the chain, joined by `: `. Empty without a
+    /// cause.
     #[must_use]
     pub fn cause(&self) -> String {
         let mut text = String::new();
-        let mut next: Option<&(dyn std::error::Error + 'static)> = self.0.source.as_deref().map(|source| source as _);
+        let mut next: Option<&(dyn std::error::Error + 'static)> =
+            self.0.source.as_deref().map(|source| source as _);
         while let Some(error) = next {
             if !text.is_empty() {
                 text.push_str(": ");
@@ -295,8 +309,8 @@ impl Error {
 
     /// Returns the body of RFC 9457 problem details.
     ///
-    /// Its members are `type`, `title`, `status`, `detail`, and our `code`, `fault`, `retry`, `retry_after_ms`,
-    /// `errors`.
+    /// Its members are `type`, `title`, `status`, `detail`, and our `code`, `fault`, `retry`,
+    /// `retry_after_ms`, `errors`.
     #[must_use]
     pub fn problem(&self) -> serde_json::Value {
         let code = self.code();
@@ -326,7 +340,11 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.0.code, self.0.message)?;
         for violation in &self.0.violations {
-            let place = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
+            let place = if violation.pointer.is_empty() {
+                "/"
+            } else {
+                &violation.pointer
+            };
             write!(f, "; at {place}: {}", violation.detail)?;
         }
         Ok(())
@@ -356,7 +374,8 @@ mod tests {
 
     #[test]
     fn the_cause_stays_out_of_public_text() {
-        let error = Error::new(Code::HandlerFailed, "upstream failed").with_source("token ghp_secret was refused");
+        let error = Error::new(Code::HandlerFailed, "upstream failed")
+            .with_source("token ghp_secret was refused");
         assert!(!error.to_string().contains("ghp_secret"));
         assert!(!format!("{error:?}").contains("ghp_secret"));
         assert!(!error.problem().to_string().contains("ghp_secret"));

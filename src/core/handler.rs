@@ -43,7 +43,10 @@ impl Reply {
     /// Answers with JSON text.
     #[must_use]
     pub fn json(output: Json) -> Self {
-        Self { output: Some(output), ..Self::not_modified() }
+        Self {
+            output: Some(output),
+            ..Self::not_modified()
+        }
     }
 
     /// Answers with a value.
@@ -53,7 +56,10 @@ impl Reply {
     pub fn value<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
         Json::from_serialize(value)
             .map(Self::json)
-            .map_err(|error| Error::new(Code::Internal, "the output cannot be written as JSON").with_source(error))
+            .map_err(|error| {
+                Error::new(Code::Internal, "the output cannot be written as JSON")
+                    .with_source(error)
+            })
     }
 
     /// Confirms the stale answer in [`Context::stale`]; only allowed when there is one.
@@ -91,7 +97,8 @@ impl Reply {
         self
     }
 
-    /// Sets what the upstream says about storing the answer. The manifest's `respect` decides whether it counts.
+    /// Sets what the upstream says about storing the answer. The manifest's `respect` decides
+    /// whether it counts.
     #[must_use]
     pub const fn with_caching(mut self, caching: Caching) -> Self {
         self.caching = caching;
@@ -100,8 +107,8 @@ impl Reply {
 
     /// Requires confirmation of the stored answer before each use (`no-cache` in RFC 9111).
     ///
-    /// This applies whatever the ttl: for an answer that is cheap to confirm and may change at any moment. Needs a
-    /// validator and `revalidate = true`.
+    /// This applies whatever the ttl: for an answer that is cheap to confirm and may change at any
+    /// moment. Needs a validator and `revalidate = true`.
     #[must_use]
     pub const fn confirm_always(mut self) -> Self {
         self.confirm_always = true;
@@ -118,8 +125,8 @@ impl Reply {
 
 /// Handler of a pack: the trait that a pack author implements.
 ///
-/// The future is dropped when the deadline passes or no caller waits any more. So hold no state across an
-/// `await` that a drop would leave half done.
+/// The future is dropped when the deadline passes or no caller waits any more. So hold no state
+/// across an `await` that a drop would leave half done.
 ///
 /// # Examples
 /// ```
@@ -148,7 +155,8 @@ pub trait Handler: Send + Sync + 'static {
     /// Any [`Error`]; its public message must not hold the cause or a secret.
     async fn run(&self, context: Context, input: Json) -> Result<Reply>;
 
-    /// Returns the service that the handler asks; `None` if only this pack asks it, or nothing is asked.
+    /// Returns the service that the handler asks; `None` if only this pack asks it, or nothing is
+    /// asked.
     ///
     /// While it refuses requests, no cached pack with the same upstream and credential asks it.
     fn upstream(&self) -> Option<Upstream> {
@@ -169,7 +177,8 @@ pub struct Builtin {
     pub need: Need,
 }
 
-/// Condition for a built-in pack to be listed. A pack that is not listed can be called, and its error says why it fails.
+/// Condition for a built-in pack to be listed. A pack that is not listed can be called, and its
+/// error says why it fails.
 #[derive(Clone, Default)]
 pub enum Need {
     /// Always listed.
@@ -183,8 +192,8 @@ pub enum Need {
 
 /// Check of a need: returns what is missing and how to supply it, without paths or secrets.
 ///
-/// For example `a project: run ... in its repository`. It may block for a moment. A server repeats it every second, so
-/// that the packs appear as soon as nothing is missing.
+/// For example `a project: run ... in its repository`. It may block for a moment. A server repeats
+/// it every second, so that the packs appear as soon as nothing is missing.
 pub type Check = Arc<dyn Fn() -> Option<&'static str> + Send + Sync>;
 
 impl Need {

@@ -10,7 +10,8 @@ const ANONYMOUS: (&str, &str) = ("local", "anonymous");
 
 /// Tenant, user, and the agent's conversation (`session`) if it named one.
 ///
-/// *Caller* means (tenant, user). The parts are kept apart everywhere: no joined string that a `:` could break.
+/// *Caller* means (tenant, user). The parts are kept apart everywhere: no joined string that a `:`
+/// could break.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
     tenant: Arc<str>,
@@ -23,35 +24,53 @@ impl Identity {
     /// Makes the identity of an authenticated caller.
     ///
     /// # Errors
-    /// A message if a part is empty, longer than [`MAX_PART_BYTES`], or has a control character; or if it is the name
-    /// of [`Identity::anonymous`], whose files and rows would be this caller's.
+    /// A message if a part is empty, longer than [`MAX_PART_BYTES`], or has a control character; or
+    /// if it is the name of [`Identity::anonymous`], whose files and rows would be this caller's.
     pub fn new(tenant: &str, user: &str) -> Result<Self, String> {
         check("tenant", tenant)?;
         check("user", user)?;
         if (tenant, user) == ANONYMOUS {
             let (tenant, user) = ANONYMOUS;
-            return Err(format!("the user \"{user}\" of the tenant \"{tenant}\" stands for callers without a token"));
+            return Err(format!(
+                "the user \"{user}\" of the tenant \"{tenant}\" stands for callers without a token"
+            ));
         }
-        Ok(Self { tenant: tenant.into(), user: user.into(), session: None, anonymous: false })
+        Ok(Self {
+            tenant: tenant.into(),
+            user: user.into(),
+            session: None,
+            anonymous: false,
+        })
     }
 
     /// Returns the local identity: `{tenant: "local", user: "local"}`.
     ///
-    /// Every caller of a machine without configured auth has it. The CLI has it too, so a server and a shell on one
-    /// machine share their cached answers.
+    /// Every caller of a machine without configured auth has it. The CLI has it too, so a server
+    /// and a shell on one machine share their cached answers.
     #[must_use]
     pub fn local() -> Self {
-        Self { tenant: "local".into(), user: "local".into(), session: None, anonymous: false }
+        Self {
+            tenant: "local".into(),
+            user: "local".into(),
+            session: None,
+            anonymous: false,
+        }
     }
 
-    /// Returns the anonymous identity: that of an unauthenticated caller at a server with authentication.
+    /// Returns the anonymous identity: that of an unauthenticated caller at a server with
+    /// authentication.
     ///
-    /// Such a caller is never cached, unless the pack's scope is `shared`: then with others like it, and with no
-    /// tenant.
+    /// Such a caller is never cached, unless the pack's scope is `shared`: then with others like
+    /// it, and with no tenant.
     #[must_use]
     pub fn anonymous() -> Self {
         let (tenant, user) = ANONYMOUS;
-        Self { tenant: tenant.into(), user: user.into(), session: None, anonymous: true }
+        Self {
+            tenant: tenant.into(),
+            user: user.into(),
+            session: None,
+            anonymous: true,
+        }
     }
 
     /// Adds a conversation to the identity.
@@ -64,10 +83,18 @@ impl Identity {
         Ok(self)
     }
 
-    /// Returns the caller without a session: for limits and whatever else is of all sessions of one caller.
+    /// Returns the caller without a session: for limits and whatever else is of all sessions of one
+    /// caller.
     #[must_use]
     pub fn without_session(self: &Arc<Self>) -> Arc<Self> {
-        if self.session.is_none() { Arc::clone(self) } else { Arc::new(Self { session: None, ..(**self).clone() }) }
+        if self.session.is_none() {
+            Arc::clone(self)
+        } else {
+            Arc::new(Self {
+                session: None,
+                ..(**self).clone()
+            })
+        }
     }
 
     /// Returns the tenant.
@@ -98,10 +125,13 @@ impl Identity {
 /// Checks a part of an identity: a tenant, a user, or a session.
 ///
 /// # Errors
-/// A message that names `what`, if the part is empty, longer than [`MAX_PART_BYTES`], or has a control character.
+/// A message that names `what`, if the part is empty, longer than [`MAX_PART_BYTES`], or has a
+/// control character.
 pub fn check(what: &str, text: &str) -> Result<(), String> {
     if text.is_empty() || text.len() > MAX_PART_BYTES || text.chars().any(char::is_control) {
-        return Err(format!("the {what} must be 1 to {MAX_PART_BYTES} bytes without control characters"));
+        return Err(format!(
+            "the {what} must be 1 to {MAX_PART_BYTES} bytes without control characters"
+        ));
     }
     Ok(())
 }
@@ -123,6 +153,9 @@ mod tests {
     fn nobody_is_vouched_for_as_the_one_whom_nobody_vouches_for() {
         let anonymous = Identity::anonymous();
         assert!(Identity::new(anonymous.tenant(), anonymous.user()).is_err());
-        assert!(Identity::new("t", anonymous.user()).is_ok() && Identity::new(anonymous.tenant(), "u").is_ok());
+        assert!(
+            Identity::new("t", anonymous.user()).is_ok()
+                && Identity::new(anonymous.tenant(), "u").is_ok()
+        );
     }
 }

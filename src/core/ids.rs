@@ -42,9 +42,11 @@ impl PackName {
         &self.0
     }
 
-    /// Returns the name with `__` for each `.`, for places that allow no dots, such as MCP tool names.
+    /// Returns the name with `__` for each `.`, for places that allow no dots, such as MCP tool
+    /// names.
     ///
-    /// Two names can give the same result (`a.b` and `a__b`); a registry accepts only the first of them.
+    /// Two names can give the same result (`a.b` and `a__b`); a registry accepts only the first of
+    /// them.
     #[must_use]
     pub fn without_dots(&self) -> String {
         self.0.replace('.', "__")
@@ -69,10 +71,12 @@ impl fmt::Display for PackName {
     }
 }
 
-/// Returns whether a text is two or more parts joined by dots. Each call checks the name of its pack, so this looks at each
-/// byte once.
+/// Returns whether a text is two or more parts joined by dots. Each call checks the name of its
+/// pack, so this looks at each byte once.
 fn is_well_formed(name: &str) -> bool {
-    let imported = name.split_once('.').is_some_and(|(family, _)| family == IMPORTED_FAMILY);
+    let imported = name
+        .split_once('.')
+        .is_some_and(|(family, _)| family == IMPORTED_FAMILY);
     let (mut dots, mut is_empty) = (0, true);
     for byte in name.bytes() {
         if byte == b'.' {
@@ -120,7 +124,11 @@ impl Version {
     /// Checks and wraps a version number.
     #[must_use]
     pub const fn new(number: u32) -> Option<Self> {
-        if number == 0 { None } else { Some(Self(number)) }
+        if number == 0 {
+            None
+        } else {
+            Some(Self(number))
+        }
     }
 
     /// Parses `v<integer>`; no sign, no leading zero.
@@ -128,7 +136,12 @@ impl Version {
     /// # Errors
     /// A message that names the text and the accepted form.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let bad = || format!("\"{}\" is not a version; write \"v1\", \"v2\", ...", text.escape_debug());
+        let bad = || {
+            format!(
+                "\"{}\" is not a version; write \"v1\", \"v2\", ...",
+                text.escape_debug()
+            )
+        };
         let digits = text.strip_prefix('v').ok_or_else(bad)?;
         if digits.starts_with('0') || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return Err(bad());
@@ -175,7 +188,8 @@ impl<'de> Deserialize<'de> for Version {
 pub struct RunId(uuid::Uuid);
 
 impl RunId {
-    /// Makes the next id: the given time in milliseconds, a random number of this process, and a counter.
+    /// Makes the next id: the given time in milliseconds, a random number of this process, and a
+    /// counter.
     ///
     /// No system call after the first, because a call with both gates shut pays for it too.
     #[must_use]
@@ -216,7 +230,9 @@ mod tests {
         for good in ["a.b", "github.list_issues", "x1.y_2.z"] {
             assert_eq!(PackName::new(good).unwrap().as_str(), good);
         }
-        for bad in ["", "a", "a.", ".a", "A.b", "a..b", "a.b-c", "a/b.c", "a.b\n", "../a.b"] {
+        for bad in [
+            "", "a", "a.", ".a", "A.b", "a..b", "a.b-c", "a/b.c", "a.b\n", "../a.b",
+        ] {
             assert!(PackName::new(bad).is_err(), "{bad:?}");
         }
         assert!(PackName::new(&format!("a.{}", "b".repeat(MAX_PACK_NAME_BYTES))).is_err());
@@ -224,19 +240,46 @@ mod tests {
 
     #[test]
     fn imported_tools_keep_capitals_and_hyphens_after_their_server() {
-        for good in ["mcp.files.read_text_file", "mcp.every.get-Sum", "mcp.x.A.b-c", "mcp.x"] {
+        for good in [
+            "mcp.files.read_text_file",
+            "mcp.every.get-Sum",
+            "mcp.x.A.b-c",
+            "mcp.x",
+        ] {
             assert_eq!(PackName::new(good).unwrap().as_str(), good);
         }
-        for bad in ["mcp.Files.x", "mcp.a-b.x", "mcp.x.", "mcp.x.a/b", "mcp.x.a b", "mcpx.a.B", "Mcp.x.y"] {
+        for bad in [
+            "mcp.Files.x",
+            "mcp.a-b.x",
+            "mcp.x.",
+            "mcp.x.a/b",
+            "mcp.x.a b",
+            "mcpx.a.B",
+            "Mcp.x.y",
+        ] {
             assert!(PackName::new(bad).is_err(), "{bad:?}");
         }
-        assert_eq!(PackName::new("mcp.x.Y-z").unwrap().without_dots(), "mcp__x__Y-z");
+        assert_eq!(
+            PackName::new("mcp.x.Y-z").unwrap().without_dots(),
+            "mcp__x__Y-z"
+        );
     }
 
     #[test]
     fn versions_are_v_and_a_positive_integer() {
         assert_eq!(Version::parse("v12").unwrap().number(), 12);
-        for bad in ["", "1", "v", "v0", "v01", "v-1", "v+1", "v1.0", "V1", "v99999999999"] {
+        for bad in [
+            "",
+            "1",
+            "v",
+            "v0",
+            "v01",
+            "v-1",
+            "v+1",
+            "v1.0",
+            "V1",
+            "v99999999999",
+        ] {
             assert!(Version::parse(bad).is_err(), "{bad:?}");
         }
     }

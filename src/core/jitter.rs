@@ -31,7 +31,15 @@ mod tests {
     fn jitter_spreads_over_the_range() {
         let second = Duration::from_secs(1);
         let waits: Vec<Duration> = (0..100).map(|_| jittered(second, 0.5..=1.5)).collect();
-        assert!(waits.iter().all(|wait| (second / 2..=second * 3 / 2).contains(wait)), "{waits:?}");
-        assert!(waits.iter().any(|wait| *wait < second) && waits.iter().any(|wait| *wait > second), "{waits:?}");
+        assert!(
+            waits
+                .iter()
+                .all(|wait| (second / 2..=second * 3 / 2).contains(wait)),
+            "{waits:?}"
+        );
+        assert!(
+            waits.iter().any(|wait| *wait < second) && waits.iter().any(|wait| *wait > second),
+            "{waits:?}"
+        );
     }
 }

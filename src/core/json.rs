@@ -27,7 +27,8 @@ impl Json {
         Ok(Self(bytes))
     }
 
-    /// Wraps bytes that are known to be JSON: bytes that this process wrote, or that a seal vouches for.
+    /// Wraps bytes that are known to be JSON: bytes that this process wrote, or that a seal vouches
+    /// for.
     #[must_use]
     pub const fn from_trusted(bytes: Bytes) -> Self {
         Self(bytes)
@@ -44,7 +45,8 @@ impl Json {
     /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // The constructors checked it; a caller that broke its promise gets an empty document, not undefined behaviour.
+        // The constructors checked it; a caller that broke its promise gets an empty document, not
+        // undefined behaviour.
         std::str::from_utf8(&self.0).unwrap_or("null")
     }
 
@@ -56,8 +58,8 @@ impl Json {
 
     /// Reads the text as `T`.
     ///
-    /// JSON Schema counts `1.0` and `1e2` as integers and serde does not; an input spelled that way is read from its
-    /// canonical form, so that all spellings of one value reach a handler alike.
+    /// JSON Schema counts `1.0` and `1e2` as integers and serde does not; an input spelled that way
+    /// is read from its canonical form, so that all spellings of one value reach a handler alike.
     ///
     /// # Errors
     /// `invalid_input`.
@@ -68,7 +70,11 @@ impl Json {
                 .ok()
                 .and_then(|text| serde_json::from_slice(&text).ok())
                 .ok_or_else(|| {
-                    Error::new(Code::InvalidInput, "the input does not have the expected form").with_source(first)
+                    Error::new(
+                        Code::InvalidInput,
+                        "the input does not have the expected form",
+                    )
+                    .with_source(first)
                 }),
         }
     }
@@ -96,7 +102,9 @@ impl Serialize for Json {
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        Ok(Self(Box::<str>::from(raw).into_string().into_bytes().into()))
+        Ok(Self(
+            Box::<str>::from(raw).into_string().into_bytes().into(),
+        ))
     }
 }
 
@@ -108,8 +116,8 @@ impl From<Value> for Json {
 
 /// Reads one JSON document strictly.
 ///
-/// It must be UTF-8, at most 128 levels deep, without duplicate keys (I-JSON, RFC 7493 section 2.3), and without
-/// numbers beyond the range of a 64-bit float.
+/// It must be UTF-8, at most 128 levels deep, without duplicate keys (I-JSON, RFC 7493 section
+/// 2.3), and without numbers beyond the range of a 64-bit float.
 ///
 /// # Errors
 /// The parser's message, with line and column.
@@ -122,7 +130,8 @@ pub fn read_strict(bytes: &[u8]) -> Result<Value, serde_json::Error> {
 
 /// As [`read_strict`], for validation by a schema.
 ///
-/// A number that a float would round to an integer stays a non-integer ([`crate::numbers::with_exact_integers`]).
+/// A number that a float would round to an integer stays a non-integer
+/// ([`crate::numbers::with_exact_integers`]).
 ///
 /// # Errors
 /// The parser's message, with line and column.
@@ -134,9 +143,11 @@ pub fn read_exact(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     }
 }
 
-/// Checks the same as [`read_strict`] without building the value: for text that is passed on unchanged.
+/// Checks the same as [`read_strict`] without building the value: for text that is passed on
+/// unchanged.
 ///
-/// Use it on every answer from another program (an HTTP response, a tool of an MCP server) before it becomes an output.
+/// Use it on every answer from another program (an HTTP response, a tool of an MCP server) before
+/// it becomes an output.
 ///
 /// # Errors
 /// The parser's message, with line and column.
@@ -341,7 +352,12 @@ mod tests {
             read_strict(br#"{"a":[1,-2,1.5,"x",null,true]}"#).unwrap(),
             serde_json::json!({"a":[1,-2,1.5,"x",null,true]})
         );
-        assert!(read_strict(br#"{"a":1,"a":2}"#).unwrap_err().to_string().contains("same key twice"));
+        assert!(
+            read_strict(br#"{"a":1,"a":2}"#)
+                .unwrap_err()
+                .to_string()
+                .contains("same key twice")
+        );
         assert!(read_strict(br#"{"a":{"b":1,"\u0062":2}}"#).is_err());
         assert!(read_strict(b"{} {}").is_err());
         assert!(read_strict(b"\"\xff\"").is_err());
@@ -352,12 +368,19 @@ mod tests {
     #[test]
     fn checking_refuses_what_strict_reading_refuses() {
         let object = |members: usize, again: Option<usize>| {
-            let members: Vec<String> = (0..members).chain(again).map(|number| format!("\"{number}\":0")).collect();
+            let members: Vec<String> = (0..members)
+                .chain(again)
+                .map(|number| format!("\"{number}\":0"))
+                .collect();
             format!("{{{}}}", members.join(",")).into_bytes()
         };
-        let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels)).into_bytes();
+        let deep =
+            |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels)).into_bytes();
         for (text, accepted) in [
-            (br#"{"a":[1,-2,1.5,"x\n",null,true],"b":{"a":{}}}"#.to_vec(), true),
+            (
+                br#"{"a":[1,-2,1.5,"x\n",null,true],"b":{"a":{}}}"#.to_vec(),
+                true,
+            ),
             (br#"{"a":1,"a":2}"#.to_vec(), false),
             (br#"[{"a":{"b":1,"\u0062":2}}]"#.to_vec(), false),
             (object(100, None), true),
@@ -386,6 +409,11 @@ mod tests {
         for text in [r#"{"n":100}"#, r#"{"n":100.0}"#, r#"{"n":1e2}"#] {
             assert_eq!(Json::parse(text).unwrap().read::<Input>().unwrap().n, 100);
         }
-        assert!(Json::parse(r#"{"n":1.5}"#).unwrap().read::<Input>().is_err());
+        assert!(
+            Json::parse(r#"{"n":1.5}"#)
+                .unwrap()
+                .read::<Input>()
+                .is_err()
+        );
     }
 }

@@ -22,13 +22,17 @@ impl ManualClock {
     /// Returns a clock at a time.
     #[must_use]
     pub const fn at(now: Timestamp) -> Self {
-        Self { now: AtomicI64::new(now.micros()), monotonic: AtomicU64::new(1_000_000) }
+        Self {
+            now: AtomicI64::new(now.micros()),
+            monotonic: AtomicU64::new(1_000_000),
+        }
     }
 
     /// Moves both times forwards.
     pub fn advance(&self, by: Duration) {
         self.now.fetch_add(signed(by), Ordering::SeqCst);
-        self.monotonic.fetch_add(signed(by).unsigned_abs(), Ordering::SeqCst);
+        self.monotonic
+            .fetch_add(signed(by).unsigned_abs(), Ordering::SeqCst);
     }
 
     /// Moves the wall clock backwards.

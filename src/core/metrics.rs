@@ -1,9 +1,10 @@
 //! Metrics of Prometheus, each declared once: field, name, unit and help.
 
-/// Declares a struct of metrics, with a function `register` that makes and registers them in this order.
+/// Declares a struct of metrics, with a function `register` that makes and registers them in this
+/// order.
 ///
-/// The crate that uses it depends on `prometheus-client`. A metric has the form
-/// `field: Type = "name" "help";`, with a unit after the name and a constructor after the help if it needs them:
+/// The crate that uses it depends on `prometheus-client`. A metric has the form `field: Type =
+/// "name" "help";`, with a unit after the name and a constructor after the help if it needs them:
 /// `waited: Histogram = "job_wait" [Seconds] "How long jobs waited", Histogram::new(buckets());`.
 #[macro_export]
 macro_rules! metrics {

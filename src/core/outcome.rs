@@ -11,7 +11,9 @@ use crate::upstream::{Caching, Quota};
 use crate::{Json, PackName, Timestamp, Version};
 
 /// Cache status of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, strum::IntoStaticStr)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, strum::IntoStaticStr,
+)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum CacheStatus {
@@ -31,7 +33,14 @@ pub enum CacheStatus {
 
 impl CacheStatus {
     /// Every status.
-    pub const ALL: [Self; 6] = [Self::Hit, Self::Miss, Self::Stale, Self::Revalidated, Self::Bypass, Self::Coalesced];
+    pub const ALL: [Self; 6] = [
+        Self::Hit,
+        Self::Miss,
+        Self::Stale,
+        Self::Revalidated,
+        Self::Bypass,
+        Self::Coalesced,
+    ];
 
     /// Returns the name on the wire.
     #[must_use]
@@ -55,7 +64,8 @@ pub struct CacheInfo {
     ///
     /// One of `locked`, `read_only`, `full`, `damaged`, `wrong_key`, `slow` or `unavailable`.
     pub store_error: Option<&'static str>,
-    /// Why the call was not cached, missed, or got a stale answer, in one word: one of [`CacheInfo::REASONS`].
+    /// Why the call was not cached, missed, or got a stale answer, in one word: one of
+    /// [`CacheInfo::REASONS`].
     pub reason: Option<&'static str>,
     /// Why the answer of a run was not kept; `None` if it was, or if nothing ran.
     pub not_kept: Option<NotKept>,
@@ -75,10 +85,11 @@ pub enum NotKept {
 impl NotKept {
     /// Every word.
     ///
-    /// In order: its files belong to the caller that ran the pack; it contains a secret of the call; the handler does not
-    /// want it; its upstream does not; its upstream says that it is for one caller; its upstream says that it is not fresh;
-    /// it is too large; the program changed during the run; it was purged during the run; the queue of writes is full, so
-    /// that this process keeps it in memory only.
+    /// In order: its files belong to the caller that ran the pack; it contains a secret of the
+    /// call; the handler does not want it; its upstream does not; its upstream says that it is for
+    /// one caller; its upstream says that it is not fresh; it is too large; the program changed
+    /// during the run; it was purged during the run; the queue of writes is full, so that this
+    /// process keeps it in memory only.
     pub const WORDS: [&str; 10] = [
         "shared_artifact",
         "secret",
@@ -106,25 +117,38 @@ impl NotKept {
     pub fn parse(text: &str, rule: impl Fn(&str) -> Option<&'static str>) -> Option<Self> {
         match text.strip_prefix("secret:") {
             Some(name) => rule(name).map(Self::Secret),
-            None => Self::WORDS.into_iter().find(|word| *word == text).map(Self::Because),
+            None => Self::WORDS
+                .into_iter()
+                .find(|word| *word == text)
+                .map(Self::Because),
         }
     }
 }
 
 impl CacheInfo {
     /// Every word of `store_error`.
-    pub const STORE_ERRORS: [&str; 7] = ["locked", "read_only", "full", "damaged", "wrong_key", "slow", "unavailable"];
+    pub const STORE_ERRORS: [&str; 7] = [
+        "locked",
+        "read_only",
+        "full",
+        "damaged",
+        "wrong_key",
+        "slow",
+        "unavailable",
+    ];
 
     /// Every value of `reason`.
     ///
-    /// In order, why a call was not cached: the scope is `session` and the call names none; the caller is anonymous; the
-    /// answer would become part of one that callers share; the input has a number without a canonical form; the caller
-    /// knows of a delete that this process could not read in time. Then why an answer is stale: the handler failed; it
-    /// was slow; its upstream is left alone after a failure; the rest of a quota is kept.
+    /// In order, why a call was not cached: the scope is `session` and the call names none; the
+    /// caller is anonymous; the answer would become part of one that callers share; the input has a
+    /// number without a canonical form; the caller knows of a delete that this process could not
+    /// read in time. Then why an answer is stale: the handler failed; it was slow; its upstream is
+    /// left alone after a failure; the rest of a quota is kept.
     ///
-    /// Last, why a call missed: nothing is stored; what is stored is past its time, or too old for this caller; it was
-    /// purged, or may have been; it does not open; its files are gone; a credential behind it is not open to this caller
-    /// any more; the caller asked for a new run; the answer of the run that it joined belongs to another caller.
+    /// Last, why a call missed: nothing is stored; what is stored is past its time, or too old for
+    /// this caller; it was purged, or may have been; it does not open; its files are gone; a
+    /// credential behind it is not open to this caller any more; the caller asked for a new run;
+    /// the answer of the run that it joined belongs to another caller.
     pub const REASONS: [&str; 18] = [
         "no_session",
         "anonymous",
@@ -146,7 +170,8 @@ impl CacheInfo {
         "of_another",
     ];
 
-    /// Writes it as one JSON object: `{status, age_ms, ttl_ms, key, store_error?, reason?, kept?, why?, retry_after_ms?}`.
+    /// Writes it as one JSON object: `{status, age_ms, ttl_ms, key, store_error?, reason?, kept?,
+    /// why?, retry_after_ms?}`.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"status\":\"");
         out.extend_from_slice(self.status.as_str().as_bytes());
@@ -195,8 +220,8 @@ pub struct Outcome {
     pub session_id: Option<Arc<str>>,
     /// Cache metadata; `None` unless both gates are open.
     pub cache: Option<CacheInfo>,
-    /// What the pack invalidates is not deleted from the store yet: other processes may still answer with it. This one
-    /// deletes it as soon as the store can be reached.
+    /// What the pack invalidates is not deleted from the store yet: other processes may still
+    /// answer with it. This one deletes it as soon as the store can be reached.
     pub pending: bool,
     /// State that the layers pass outwards. Never on the wire.
     pub remark: Remark,
@@ -215,7 +240,8 @@ pub struct Remark {
     pub upstream_calls: u32,
     /// What is left of the upstream's quota, if it says so.
     pub quota: Option<Quota>,
-    /// What the upstream, and those of the packs that the handler called, say about storing the answer.
+    /// What the upstream, and those of the packs that the handler called, say about storing the
+    /// answer.
     pub caching: Caching,
     /// A secret was found in the output and taken out.
     pub had_secret: bool,
@@ -239,8 +265,9 @@ pub struct UsedGrant {
 impl Outcome {
     /// Writes the outcome as one JSON object. The output is copied byte for byte.
     ///
-    /// Members: `pack, version, output, artifacts, duration_ms, session_id?, pending?, cache?`, where `cache` is `{status,
-    /// age_ms, ttl_ms, key, store_error?, reason?, kept?, why?, retry_after_ms?}`.
+    /// Members: `pack, version, output, artifacts, duration_ms, session_id?, pending?, cache?`,
+    /// where `cache` is `{status, age_ms, ttl_ms, key, store_error?, reason?, kept?, why?,
+    /// retry_after_ms?}`.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.reserve(self.output.bytes().len() + 256);
         out.extend_from_slice(b"{\"pack\":\"");
@@ -360,7 +387,10 @@ mod tests {
         serde_json::from_str::<serde_json::Value>(&text).unwrap();
         outcome.cache.as_mut().unwrap().store_error = Some("locked");
         let text = String::from_utf8(outcome.to_json()).unwrap();
-        assert!(text.ends_with(r#""key":"00010203040506ff","store_error":"locked"}}"#), "{text}");
+        assert!(
+            text.ends_with(r#""key":"00010203040506ff","store_error":"locked"}}"#),
+            "{text}"
+        );
         let cache = outcome.cache.as_mut().unwrap();
         (cache.store_error, cache.reason) = (None, Some("upstream_backoff"));
         cache.retry_after = Some(Duration::from_millis(1500));

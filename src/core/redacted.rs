@@ -35,8 +35,13 @@ mod tests {
 
     #[test]
     fn debug_output_shows_no_text() {
-        let fact: NewFact = serde_json::from_str(r#"{"key": "canary", "value": "canary"}"#).unwrap();
-        let call = Call::new(PackName::new("x.y").unwrap(), r#"{"a": "canary"}"#, Arc::new(Identity::local()));
+        let fact: NewFact =
+            serde_json::from_str(r#"{"key": "canary", "value": "canary"}"#).unwrap();
+        let call = Call::new(
+            PackName::new("x.y").unwrap(),
+            r#"{"a": "canary"}"#,
+            Arc::new(Identity::local()),
+        );
         for shown in [
             format!("{call:?}"),
             format!("{fact:?}"),

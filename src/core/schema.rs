@@ -1,7 +1,7 @@
 //! JSON Schema 2020-12: validation and default values.
 //!
-//! Schemas come from anybody. So one is bounded when it is read, and a check of a document by it ends when it should:
-//! each keyword pays for its work before it does it ([`Effort`]).
+//! Schemas come from anybody. So one is bounded when it is read, and a check of a document by it
+//! ends when it should: each keyword pays for its work before it does it ([`Effort`]).
 
 mod defaults;
 mod effort;
@@ -37,9 +37,9 @@ const MAX_REF_DEPTH: usize = 8;
 
 /// A compiled schema.
 ///
-/// References may only point into the schema itself; nothing is ever fetched. `format` is checked, not only noted.
-/// Patterns run on an engine that is linear in the text, so look-around and back-references are refused at compile
-/// time.
+/// References may only point into the schema itself; nothing is ever fetched. `format` is checked,
+/// not only noted. Patterns run on an engine that is linear in the text, so look-around and
+/// back-references are refused at compile time.
 pub struct Schema {
     source: Value,
     shape: Shape,
@@ -63,7 +63,11 @@ impl Compiled {
 
     fn of(source: &Value, read: Read<'_>) -> Result<Self, String> {
         let defaults = Defaults::collect(source, &read).map_err(invalid)?;
-        Ok(Self { graph: read.graph, defaults, patterns: read.patterns })
+        Ok(Self {
+            graph: read.graph,
+            defaults,
+            patterns: read.patterns,
+        })
     }
 }
 
@@ -88,16 +92,23 @@ impl Schema {
     /// Cost: tens of microseconds; done once per pack.
     ///
     /// # Errors
-    /// A message that names the place in the schema, or why a check by it would take too long: more than 100,000
-    /// subschemas when it is unfolded, references that go round in place, references that cannot be followed, patterns
-    /// that are too large.
+    /// A message that names the place in the schema, or why a check by it would take too long: more
+    /// than 100,000 subschemas when it is unfolded, references that go round in place, references
+    /// that cannot be followed, patterns that are too large.
     pub fn compile(source: Value) -> Result<Self, String> {
         // Bounded first: the schema of schemas follows what it finds.
         let read = Graph::read(&source).map_err(invalid)?;
         jsonschema::draft202012::meta::validate(&source).map_err(|error| {
             let at = error.instance_path().to_string();
-            let at = if at.is_empty() { at } else { format!("at {at}: ") };
-            invalid(format_args!("{at}{}", text::escaped(&error.to_string(), 300)))
+            let at = if at.is_empty() {
+                at
+            } else {
+                format!("at {at}: ")
+            };
+            invalid(format_args!(
+                "{at}{}",
+                text::escaped(&error.to_string(), 300)
+            ))
         })?;
         check_defaults(&source, &read)?;
         let compiled = Compiled::of(&source, read)?;
@@ -108,11 +119,16 @@ impl Schema {
 
     /// Returns a schema that is compiled when it is first needed.
     ///
-    /// For the built-in packs, whose schemas a test compiles: a server starts with dozens, and uses few. If one cannot
-    /// be compiled after all, it accepts nothing and says why.
+    /// For the built-in packs, whose schemas a test compiles: a server starts with dozens, and uses
+    /// few. If one cannot be compiled after all, it accepts nothing and says why.
     #[must_use]
     pub fn trusted(source: Value) -> Self {
-        Self { shape: shape_of(&source), source, compiled: OnceLock::new(), stream: OnceLock::new() }
+        Self {
+            shape: shape_of(&source),
+            source,
+            compiled: OnceLock::new(),
+            stream: OnceLock::new(),
+        }
     }
 
     /// Returns the schema that accepts every JSON document.
@@ -122,7 +138,9 @@ impl Schema {
     }
 
     fn compiled(&self) -> Result<&Compiled, &String> {
-        self.compiled.get_or_init(|| Compiled::new(&self.source)).as_ref()
+        self.compiled
+            .get_or_init(|| Compiled::new(&self.source))
+            .as_ref()
     }
 
     /// Returns the schema as it was written.
@@ -131,15 +149,21 @@ impl Schema {
         &self.source
     }
 
-    /// Returns the size of what the patterns were compiled to, in bytes: most of the memory that a hostile schema can take.
+    /// Returns the size of what the patterns were compiled to, in bytes: most of the memory that a
+    /// hostile schema can take.
     #[must_use]
     pub fn patterns_size(&self) -> usize {
-        self.compiled.get().map_or(0, |compiled| compiled.as_ref().map_or(0, |compiled| compiled.patterns.size()))
+        self.compiled.get().map_or(0, |compiled| {
+            compiled
+                .as_ref()
+                .map_or(0, |compiled| compiled.patterns.size())
+        })
     }
 
     /// Returns whether a JSON text is known to be valid without building its value.
     ///
-    /// `false` says nothing: the value has to be validated. If a value is needed anyway, validate it at once.
+    /// `false` says nothing: the value has to be validated. If a value is needed anyway, validate
+    /// it at once.
     #[must_use]
     pub fn accepts_unread(&self, text: &[u8]) -> bool {
         match self.shape {
@@ -150,7 +174,9 @@ impl Schema {
                     Some(Ok(compiled)) => compiled.patterns.clone(),
                     _ => Patterns::default(),
                 };
-                let stream = self.stream.get_or_init(|| Stream::read(&self.source, patterns()));
+                let stream = self
+                    .stream
+                    .get_or_init(|| Stream::read(&self.source, patterns()));
                 stream.as_ref().is_some_and(|known| known.accepts(text))
             }
         }
@@ -158,13 +184,15 @@ impl Schema {
 
     /// Checks a document to the end: about a second of work at most.
     ///
-    /// For schemas that are trusted, and where nobody else waits. Use [`Schema::check`] for documents of callers.
+    /// For schemas that are trusted, and where nobody else waits. Use [`Schema::check`] for
+    /// documents of callers.
     ///
     /// # Errors
-    /// What breaks the schema and where, without the values (they may be secret), at most 20 places; or that the check
-    /// would take too many steps.
+    /// What breaks the schema and where, without the values (they may be secret), at most 20
+    /// places; or that the check would take too many steps.
     pub fn validate(&self, document: &Value) -> Result<(), Vec<Violation>> {
-        self.check(document, &mut Effort::patient()).unwrap_or_else(|_| whole(TOO_MUCH))
+        self.check(document, &mut Effort::patient())
+            .unwrap_or_else(|_| whole(TOO_MUCH))
     }
 
     /// Checks a document with limited work.
@@ -173,7 +201,11 @@ impl Schema {
     ///
     /// # Errors
     /// Why it is not known whether the document fits.
-    pub fn check(&self, document: &Value, effort: &mut Effort<'_>) -> Result<Result<(), Vec<Violation>>, Unfinished> {
+    pub fn check(
+        &self,
+        document: &Value,
+        effort: &mut Effort<'_>,
+    ) -> Result<Result<(), Vec<Violation>>, Unfinished> {
         match self.shape {
             Shape::Anything => return Ok(Ok(())),
             Shape::AnyObject if document.is_object() => return Ok(Ok(())),
@@ -196,7 +228,9 @@ impl Schema {
                 Ok(Err(violations))
             }
             Err(unfinished) if effort.is_light() => Err(unfinished),
-            Err(_) => Ok(whole("it does not fit the schema; it is too large to say where")),
+            Err(_) => Ok(whole(
+                "it does not fit the schema; it is too large to say where",
+            )),
         }
     }
 
@@ -221,25 +255,46 @@ impl Schema {
 const TOO_MUCH: &str = "checking it by the schema takes too many steps; send less at once";
 
 fn whole(detail: &str) -> Result<(), Vec<Violation>> {
-    Err(vec![Violation { pointer: String::new(), detail: detail.to_owned() }])
+    Err(vec![Violation {
+        pointer: String::new(),
+        detail: detail.to_owned(),
+    }])
 }
 
 /// Refuses a default that breaks its own schema.
 ///
 /// With such a default an omitted member would be an error that no caller understands.
 fn check_defaults(source: &Value, read: &Read<'_>) -> Result<(), String> {
-    fn walk(read: &Read<'_>, value: &Value, at: &str, effort: &mut Effort<'_>) -> Result<(), String> {
-        let Value::Object(object) = value else { return Ok(()) };
+    fn walk(
+        read: &Read<'_>,
+        value: &Value,
+        at: &str,
+        effort: &mut Effort<'_>,
+    ) -> Result<(), String> {
+        let Value::Object(object) = value else {
+            return Ok(());
+        };
         let rule = object.get("type").or_else(|| object.get("enum"));
-        if let (Some(default), Some(_), Some(node)) = (object.get("default"), rule, read.node(value))
-            && !matches!(Evaluation::fits(&read.graph, node, default, effort), Ok(true))
+        if let (Some(default), Some(_), Some(node)) =
+            (object.get("default"), rule, read.node(value))
+            && !matches!(
+                Evaluation::fits(&read.graph, node, default, effort),
+                Ok(true)
+            )
         {
             return Err(format!("the default at {at} does not fit its own schema"));
         }
-        for (name, inner) in object.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        for (name, inner) in object
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
             walk(read, inner, &format!("{at}/properties/{name}"), effort)?;
         }
-        object.get("items").map_or(Ok(()), |inner| walk(read, inner, &format!("{at}/items"), effort))
+        object.get("items").map_or(Ok(()), |inner| {
+            walk(read, inner, &format!("{at}/items"), effort)
+        })
     }
     walk(read, source, "", &mut Effort::patient())
 }
@@ -251,7 +306,16 @@ impl fmt::Debug for Schema {
 }
 
 fn shape_of(source: &Value) -> Shape {
-    const NOTES: &[&str] = &["$schema", "$id", "$comment", "title", "description", "examples", "default", "deprecated"];
+    const NOTES: &[&str] = &[
+        "$schema",
+        "$id",
+        "$comment",
+        "title",
+        "description",
+        "examples",
+        "default",
+        "deprecated",
+    ];
     match source {
         Value::Bool(true) => Shape::Anything,
         Value::Object(object) => {
@@ -261,7 +325,9 @@ fn shape_of(source: &Value) -> Shape {
             });
             match (rules.next(), rules.next()) {
                 (None, _) => Shape::Anything,
-                (Some((key, Value::String(kind))), None) if key == "type" && kind == "object" => Shape::AnyObject,
+                (Some((key, Value::String(kind))), None) if key == "type" && kind == "object" => {
+                    Shape::AnyObject
+                }
                 _ => Shape::Ruled,
             }
         }
@@ -273,7 +339,12 @@ fn shape_of(source: &Value) -> Shape {
 #[must_use]
 pub fn take_member(text: &str, name: &str) -> Option<(String, String)> {
     let members = members(text)?;
-    let taken = members.iter().find(|(key, _)| key == name)?.1.get().to_owned();
+    let taken = members
+        .iter()
+        .find(|(key, _)| key == name)?
+        .1
+        .get()
+        .to_owned();
     let rest: Vec<_> = members
         .iter()
         .filter(|(key, _)| key != name)
@@ -288,18 +359,30 @@ pub fn take_member(text: &str, name: &str) -> Option<(String, String)> {
 #[must_use]
 pub fn properties(schema: &Value) -> Map<String, Value> {
     fn gather(root: &Value, schema: &Value, depth: usize, out: &mut Map<String, Value>) {
-        for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        for (name, property) in schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
             out.entry(name.clone()).or_insert_with(|| property.clone());
         }
         if depth >= MAX_REF_DEPTH {
             return;
         }
-        if let Some(target) =
-            schema.get("$ref").and_then(Value::as_str).and_then(|r| root.pointer(r.strip_prefix('#')?))
+        if let Some(target) = schema
+            .get("$ref")
+            .and_then(Value::as_str)
+            .and_then(|r| root.pointer(r.strip_prefix('#')?))
         {
             gather(root, target, depth + 1, out);
         }
-        for part in schema.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+        for part in schema
+            .get("allOf")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
             gather(root, part, depth + 1, out);
         }
     }

@@ -41,7 +41,12 @@ impl Secret {
     /// Wraps a secret that may be sent anywhere.
     #[must_use]
     pub fn new(text: String) -> Self {
-        Self { text: Arc::new(SecretString::from(text)), hosts: None, user: None, passphrase: None }
+        Self {
+            text: Arc::new(SecretString::from(text)),
+            hosts: None,
+            user: None,
+            passphrase: None,
+        }
     }
 
     /// Binds the secret to hosts: patterns over names in lower case, without a port.
@@ -65,7 +70,8 @@ impl Secret {
         self
     }
 
-    /// Returns the user of a login, `None` for other credentials. It is no secret, and never without one.
+    /// Returns the user of a login, `None` for other credentials. It is no secret, and never
+    /// without one.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
@@ -79,7 +85,8 @@ impl Secret {
 
     /// Returns whether the secret is bound to hosts and this host is one of them.
     ///
-    /// A secret without hosts is bound to none: it is not sent to a host that comes from the input of a call.
+    /// A secret without hosts is bound to none: it is not sent to a host that comes from the input
+    /// of a call.
     #[must_use]
     pub fn is_bound_to(&self, host: &str) -> bool {
         self.hosts.is_some() && self.expose_for(host).is_ok()
@@ -99,11 +106,16 @@ impl Secret {
     /// `forbidden` if it is not for that host.
     pub fn expose_for(&self, host: &str) -> Result<&str> {
         // A URL writes an IPv6 address in brackets.
-        let host = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase();
+        let host = host
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .trim_end_matches('.')
+            .to_ascii_lowercase();
         match &self.hosts {
-            Some(hosts) if !hosts.iter().any(|glob| glob.matches(&host)) => {
-                Err(crate::Error::new(crate::Code::Forbidden, format!("the credential is not for the host {host:?}")))
-            }
+            Some(hosts) if !hosts.iter().any(|glob| glob.matches(&host)) => Err(crate::Error::new(
+                crate::Code::Forbidden,
+                format!("the credential is not for the host {host:?}"),
+            )),
             _ => Ok(self.text.expose_secret()),
         }
     }
@@ -117,8 +129,8 @@ impl fmt::Debug for Secret {
 
 /// A credential that this caller and this pack may use.
 ///
-/// It names the principal, not the token: a refreshed token of the same credential keeps its cache entries, a changed
-/// version or a revoked grant does not.
+/// It names the principal, not the token: a refreshed token of the same credential keeps its cache
+/// entries, a changed version or a revoked grant does not.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Grant {
     /// The credential's name.
@@ -132,7 +144,8 @@ pub trait Secrets: Send + Sync + 'static {
     /// Returns the grant of a named credential, `None` if the credential does not exist.
     ///
     /// # Errors
-    /// `forbidden` if this caller or pack may not use it; `credential_invalid` if it exists but cannot be read.
+    /// `forbidden` if this caller or pack may not use it; `credential_invalid` if it exists but
+    /// cannot be read.
     fn grant(&self, name: &str, identity: &Identity, pack: &PackName) -> Result<Option<Grant>>;
 
     /// Returns the secret behind a grant.
@@ -143,8 +156,8 @@ pub trait Secrets: Send + Sync + 'static {
 
     /// Returns the error for a credential that does not exist.
     ///
-    /// Where credentials are restricted, it must equal the error of a refused caller: a caller without a grant must not
-    /// learn whether a credential exists.
+    /// Where credentials are restricted, it must equal the error of a refused caller: a caller
+    /// without a grant must not learn whether a credential exists.
     fn missing(&self, name: &str) -> crate::Error {
         let message = format!("credential \"{}\" does not exist", name.escape_debug());
         crate::Error::new(crate::Code::CredentialInvalid, message)
@@ -189,7 +202,8 @@ pub trait CallSecrets: Send + Sync {
     /// Returns a secret and remembers it, so that it is taken out of whatever leaves the handler.
     ///
     /// # Errors
-    /// `forbidden` for a name that the manifest does not declare; `credential_invalid` if it cannot be read.
+    /// `forbidden` for a name that the manifest does not declare; `credential_invalid` if it cannot
+    /// be read.
     fn get(&self, name: &str) -> Result<Option<Secret>>;
 
     /// Returns the secrets that were handed out so far.
@@ -203,7 +217,8 @@ pub struct CallingPack {
     pub name: PackName,
     /// Whether callers share its answer, so that nothing of one of them may be in it.
     pub shared: bool,
-    /// If they do: the grants that its answer is shared under. What it calls may use these and no others.
+    /// If they do: the grants that its answer is shared under. What it calls may use these and no
+    /// others.
     pub grants: Vec<Grant>,
 }
 

@@ -1,7 +1,8 @@
 //! Sessions: a private folder and sandboxed commands in it, for a limited time.
 //!
-//! What runs in a session is not trusted, and neither is anything that it wrote: a handler reads such files as it would
-//! read a stranger's, and never runs a program over them outside the session.
+//! What runs in a session is not trusted, and neither is anything that it wrote: a handler reads
+//! such files as it would read a stranger's, and never runs a program over them outside the
+//! session.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +27,8 @@ pub struct Exec {
     pub cwd: String,
     /// Time limit. Default 60 s, never longer than the lifetime of the session.
     pub timeout: Duration,
-    /// Bytes kept of each of stdout and stderr: half from the start, half from the end. Default 1 MiB.
+    /// Bytes kept of each of stdout and stderr: half from the start, half from the end. Default 1
+    /// MiB.
     pub max_output: usize,
     /// Whether stderr goes into stdout, in the order in which they were written.
     pub merge_stderr: bool,
@@ -62,7 +64,11 @@ impl Captured {
     /// Returns everything if everything was kept.
     #[must_use]
     pub fn all(self) -> Option<Vec<u8>> {
-        let Self { mut head, tail, left_out } = self;
+        let Self {
+            mut head,
+            tail,
+            left_out,
+        } = self;
         head.extend_from_slice(&tail);
         (left_out == 0).then_some(head)
     }
@@ -98,17 +104,19 @@ pub struct Executed {
 
 /// A session of this call's caller.
 ///
-/// Commands see two folders: [`Session::folder`], which they may change, and [`Session::supplies`], which they may only
-/// read. Inside they have other paths than outside.
+/// Commands see two folders: [`Session::folder`], which they may change, and [`Session::supplies`],
+/// which they may only read. Inside they have other paths than outside.
 #[async_trait]
 pub trait Session: Send + Sync {
     /// Returns its id.
     fn id(&self) -> &str;
 
-    /// Returns the folder that commands may change, as a path of this process. Do not trust its content.
+    /// Returns the folder that commands may change, as a path of this process. Do not trust its
+    /// content.
     fn folder(&self) -> &Path;
 
-    /// Returns a folder that only this process may change and commands may read, as this process sees it.
+    /// Returns a folder that only this process may change and commands may read, as this process
+    /// sees it.
     fn supplies(&self) -> &Path;
 
     /// Returns the path of [`Session::folder`] as commands see it.
@@ -125,8 +133,9 @@ pub trait Session: Send + Sync {
     /// Nothing that it started outlives it. Dropping the future kills it.
     ///
     /// # Errors
-    /// `session_unavailable` if the session has ended or the command cannot start because there is no sandbox;
-    /// `invalid_input` for an empty command or a folder that is not below the session's; `resource_exhausted` if this
-    /// machine is out of a resource. A missing program exits with status 127, as in a shell.
+    /// `session_unavailable` if the session has ended or the command cannot start because there is
+    /// no sandbox; `invalid_input` for an empty command or a folder that is not below the
+    /// session's; `resource_exhausted` if this machine is out of a resource. A missing program
+    /// exits with status 127, as in a shell.
     async fn exec(&self, command: Exec) -> Result<Executed>;
 }

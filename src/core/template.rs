@@ -1,11 +1,12 @@
-//! Templates over a call's input, as in manifests: `github:{repo}`, `{input.credential|github-token}`.
+//! Templates over a call's input, as in manifests: `github:{repo}`,
+//! `{input.credential|github-token}`.
 
 use serde_json::Value;
 
 /// Text with placeholders filled from the input.
 ///
-/// A placeholder is `{a.b}` or `{input.a.b}`; `{a|fallback}` has a fallback for an absent value. Double a literal
-/// brace: `{{`, `}}`.
+/// A placeholder is `{a.b}` or `{input.a.b}`; `{a|fallback}` has a fallback for an absent value.
+/// Double a literal brace: `{{`, `}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     source: String,
@@ -18,7 +19,10 @@ pub(crate) enum TemplatePart {
     /// Literal text.
     Text(String),
     /// A placeholder: the path to a value, and the fallback if it is absent.
-    Place { path: Vec<String>, fallback: Option<String> },
+    Place {
+        path: Vec<String>,
+        fallback: Option<String>,
+    },
 }
 
 /// A template that was filled.
@@ -47,7 +51,9 @@ impl Template {
                 rest = rest.strip_prefix(brace).unwrap_or(rest);
                 continue;
             }
-            let close = rest.find('}').ok_or_else(|| format!("template \"{source}\" has a {{ without a }}"))?;
+            let close = rest
+                .find('}')
+                .ok_or_else(|| format!("template \"{source}\" has a {{ without a }}"))?;
             let (path, fallback) = match rest[..close].split_once('|') {
                 Some((path, fallback)) => (path, Some(fallback.to_owned())),
                 None => (&rest[..close], None),
@@ -67,7 +73,10 @@ impl Template {
         if !text.is_empty() {
             parts.push(TemplatePart::Text(text));
         }
-        Ok(Self { source: source.to_owned(), parts })
+        Ok(Self {
+            source: source.to_owned(),
+            parts,
+        })
     }
 
     /// Returns the template as it was written.
@@ -105,10 +114,14 @@ impl Template {
 
     /// Fills the placeholders from the input.
     ///
-    /// Values can be text, numbers and booleans. `None` if a placeholder has neither a value nor a fallback.
+    /// Values can be text, numbers and booleans. `None` if a placeholder has neither a value nor a
+    /// fallback.
     #[must_use]
     pub fn fill(&self, input: &Value) -> Option<Filled> {
-        let mut filled = Filled { text: String::new(), from_input: false };
+        let mut filled = Filled {
+            text: String::new(),
+            from_input: false,
+        };
         let mut fell_back = false;
         for part in &self.parts {
             match part {
@@ -144,12 +157,18 @@ mod tests {
     #[test]
     fn places_are_filled_from_the_input_or_their_fallback() {
         let tag = Template::parse("github:{repo}#{n}").unwrap();
-        assert_eq!(tag.fill(&json!({"repo": "a/b", "n": 7})).unwrap().text, "github:a/b#7");
+        assert_eq!(
+            tag.fill(&json!({"repo": "a/b", "n": 7})).unwrap().text,
+            "github:a/b#7"
+        );
         assert_eq!(tag.fill(&json!({"repo": "a/b"})), None);
 
         let credential = Template::parse("{input.credential|github-token}").unwrap();
         let filled = credential.fill(&json!({})).unwrap();
-        assert_eq!((filled.text.as_str(), filled.from_input), ("github-token", false));
+        assert_eq!(
+            (filled.text.as_str(), filled.from_input),
+            ("github-token", false)
+        );
         let filled = credential.fill(&json!({"credential": "mine"})).unwrap();
         assert_eq!((filled.text.as_str(), filled.from_input), ("mine", true));
     }
@@ -157,9 +176,26 @@ mod tests {
     #[test]
     fn a_brace_that_is_written_twice_is_a_brace() {
         let query = Template::parse("query {{ item(id: {id}) {{ name }} }}").unwrap();
-        assert_eq!(query.fill(&json!({"id": 7})).unwrap().text, "query { item(id: 7) { name } }");
-        assert_eq!(Template::parse("{a}}").unwrap().fill(&json!({"a": 1})).unwrap().text, "1}");
-        assert_eq!(Template::parse("{{{a}}}").unwrap().fill(&json!({"a": 1})).unwrap().text, "{1}");
+        assert_eq!(
+            query.fill(&json!({"id": 7})).unwrap().text,
+            "query { item(id: 7) { name } }"
+        );
+        assert_eq!(
+            Template::parse("{a}}")
+                .unwrap()
+                .fill(&json!({"a": 1}))
+                .unwrap()
+                .text,
+            "1}"
+        );
+        assert_eq!(
+            Template::parse("{{{a}}}")
+                .unwrap()
+                .fill(&json!({"a": 1}))
+                .unwrap()
+                .text,
+            "{1}"
+        );
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! Text helpers: made safe to show, on one line, shortened, escaped for a message, quoted for a shell.
+//! Text helpers: made safe to show, on one line, shortened, escaped for a message, quoted for a
+//! shell.
 
 use std::borrow::Cow;
 
 /// Returns whether a character is invisible, ends a line, controls a terminal, or reorders others.
 ///
-/// Line feed and tab count too. Joiners (U+200C, U+200D) and the first sixteen variation selectors do not: many scripts
-/// and emoji use them.
+/// Line feed and tab count too. Joiners (U+200C, U+200D) and the first sixteen variation selectors
+/// do not: many scripts and emoji use them.
 #[must_use]
 pub const fn is_hidden(character: char) -> bool {
     matches!(
@@ -41,7 +42,11 @@ pub fn visible(text: &str) -> Cow<'_, str> {
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {
-        if is_hidden(character) { line.extend(character.escape_default()) } else { line.push(character) }
+        if is_hidden(character) {
+            line.extend(character.escape_default())
+        } else {
+            line.push(character)
+        }
     }
     line
 }
@@ -59,7 +64,10 @@ pub fn one_line(text: &str) -> String {
 #[must_use]
 pub fn count(number: impl TryInto<u64>, what: &str) -> String {
     let number = number.try_into().unwrap_or(u64::MAX);
-    match what.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u'])) {
+    match what
+        .strip_suffix('y')
+        .filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u']))
+    {
         _ if number == 1 => format!("1 {what}"),
         Some(stem) => format!("{number} {stem}ies"),
         None => format!("{number} {what}s"),
@@ -107,7 +115,10 @@ pub fn truncate(text: &str, max: usize) -> Cow<'_, str> {
 /// ```
 #[must_use]
 pub fn escaped(text: &str, max: usize) -> String {
-    text.chars().take(max).flat_map(char::escape_debug).collect()
+    text.chars()
+        .take(max)
+        .flat_map(char::escape_debug)
+        .collect()
 }
 
 /// Replaces each control character by a space.
@@ -116,7 +127,8 @@ pub fn without_controls(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
-/// Bounded words of another service for an error message: no control characters, at most `max` bytes.
+/// Bounded words of another service for an error message: no control characters, at most `max`
+/// bytes.
 #[must_use]
 pub fn excerpt(text: &str, max: usize) -> String {
     let line = without_controls(text);
@@ -142,15 +154,22 @@ pub fn shell_quoted(word: &str) -> String {
 /// Returns the line of a byte of a text, from 1.
 #[must_use]
 pub fn line_of(text: &str, byte: usize) -> usize {
-    text.as_bytes().iter().take(byte).filter(|byte| **byte == b'\n').count() + 1
+    text.as_bytes()
+        .iter()
+        .take(byte)
+        .filter(|byte| **byte == b'\n')
+        .count()
+        + 1
 }
 
 /// Returns whether two hex digits follow each `%` of a text (RFC 3986, section 2.1).
 #[must_use]
 pub fn is_percent_encoded(text: &str) -> bool {
-    text.split('%')
-        .skip(1)
-        .all(|rest| rest.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)))
+    text.split('%').skip(1).all(|rest| {
+        rest.as_bytes()
+            .get(..2)
+            .is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    })
 }
 
 #[cfg(test)]
@@ -190,19 +209,36 @@ mod tests {
             '\u{e0100}',
         ] {
             assert!(is_hidden(hidden), "{hidden:?}");
-            assert!(!one_line(&format!("a{hidden}b")).contains(hidden), "{hidden:?}");
+            assert!(
+                !one_line(&format!("a{hidden}b")).contains(hidden),
+                "{hidden:?}"
+            );
         }
-        for seen in
-            ["plain", "größe", "記憶", "می\u{200c}خواهم", "👩\u{200d}💻", "❤\u{fe0f}", "—…", "\u{a0}", "\u{3000}"]
-        {
+        for seen in [
+            "plain",
+            "größe",
+            "記憶",
+            "می\u{200c}خواهم",
+            "👩\u{200d}💻",
+            "❤\u{fe0f}",
+            "—…",
+            "\u{a0}",
+            "\u{3000}",
+        ] {
             assert!(!seen.contains(is_hidden), "{seen}");
         }
     }
 
     #[test]
     fn a_text_keeps_its_lines_and_one_line_keeps_what_was_written() {
-        assert_eq!(visible("a\tb\r\nc\rd\u{1b}[2J\u{202e}é\n"), "a\tb\nc\u{fffd}d\u{fffd}[2J\u{fffd}é\n");
-        assert_eq!(one_line("a\tb\nc\u{1b}\u{2028}\u{e0041}é"), "a\\tb\\nc\\u{1b}\\u{2028}\\u{e0041}é");
+        assert_eq!(
+            visible("a\tb\r\nc\rd\u{1b}[2J\u{202e}é\n"),
+            "a\tb\nc\u{fffd}d\u{fffd}[2J\u{fffd}é\n"
+        );
+        assert_eq!(
+            one_line("a\tb\nc\u{1b}\u{2028}\u{e0041}é"),
+            "a\\tb\\nc\\u{1b}\\u{2028}\\u{e0041}é"
+        );
         assert!(matches!(visible("a\nb"), Cow::Borrowed(_)));
     }
 
@@ -214,8 +250,16 @@ mod tests {
 
     #[test]
     fn percent_signs_need_two_digits() {
-        assert!(["", "a", "%41", "a%c3%A9b"].into_iter().all(is_percent_encoded));
-        assert!(!["%", "a%4", "%+1", "%4g", "%25%", "%%41"].into_iter().any(is_percent_encoded));
+        assert!(
+            ["", "a", "%41", "a%c3%A9b"]
+                .into_iter()
+                .all(is_percent_encoded)
+        );
+        assert!(
+            !["%", "a%4", "%+1", "%4g", "%25%", "%%41"]
+                .into_iter()
+                .any(is_percent_encoded)
+        );
     }
 
     proptest! {

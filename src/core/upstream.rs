@@ -26,10 +26,12 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Reads the quota from the headers of an answer, `None` if they don't tell it. `header` gets names in lower case.
+    /// Reads the quota from the headers of an answer, `None` if they don't tell it. `header` gets
+    /// names in lower case.
     ///
-    /// The header is `RateLimit` (draft-ietf-httpapi-ratelimit-headers), of whose policies the one with the least left
-    /// counts, or the older `RateLimit-*` and `X-RateLimit-*`, whose reset is a number of seconds, or a Unix time.
+    /// The header is `RateLimit` (draft-ietf-httpapi-ratelimit-headers), of whose policies the one
+    /// with the least left counts, or the older `RateLimit-*` and `X-RateLimit-*`, whose reset is a
+    /// number of seconds, or a Unix time.
     ///
     /// # Examples
     /// ```
@@ -41,20 +43,43 @@ impl Quota {
     /// ```
     pub fn read<'a>(header: impl Fn(&str) -> Option<&'a str>, now: Timestamp) -> Option<Self> {
         let parameter = |policy: &str, name: &str| {
-            policy.split(';').skip(1).find_map(|part| part.trim().strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+            policy.split(';').skip(1).find_map(|part| {
+                part.trim()
+                    .strip_prefix(name)?
+                    .strip_prefix('=')?
+                    .parse()
+                    .ok()
+            })
         };
         let policy = |policy: &str| {
-            Some(Self { remaining: parameter(policy, "r")?, reset: Duration::from_secs(parameter(policy, "t")?) })
+            Some(Self {
+                remaining: parameter(policy, "r")?,
+                reset: Duration::from_secs(parameter(policy, "t")?),
+            })
         };
-        let policies = header("ratelimit").into_iter().flat_map(|value| value.split(','));
-        if let Some(least) = policies.filter_map(policy).min_by_key(|quota| quota.remaining) {
+        let policies = header("ratelimit")
+            .into_iter()
+            .flat_map(|value| value.split(','));
+        if let Some(least) = policies
+            .filter_map(policy)
+            .min_by_key(|quota| quota.remaining)
+        {
             return Some(least);
         }
         ["ratelimit", "x-ratelimit"].into_iter().find_map(|prefix| {
-            let number = |name: &str| header(&format!("{prefix}-{name}"))?.trim().parse::<u64>().ok();
+            let number = |name: &str| {
+                header(&format!("{prefix}-{name}"))?
+                    .trim()
+                    .parse::<u64>()
+                    .ok()
+            };
             let (remaining, reset) = (number("remaining")?, number("reset")?);
             let at = Timestamp(i64::try_from(reset).ok()?.saturating_mul(1_000_000));
-            let reset = if reset > UNIX_TIMES { at.since(now) } else { Duration::from_secs(reset) };
+            let reset = if reset > UNIX_TIMES {
+                at.since(now)
+            } else {
+                Duration::from_secs(reset)
+            };
             Some(Self { remaining, reset })
         })
     }
@@ -76,10 +101,11 @@ pub struct Caching {
 }
 
 impl Caching {
-    /// Reads it from the headers of an answer. `values` gets a name in lower case and returns the values of all such headers.
+    /// Reads it from the headers of an answer. `values` gets a name in lower case and returns the
+    /// values of all such headers.
     ///
-    /// `Vary: *` counts as `no-store`, a cookie as `private`, `no-cache` as fresh for no time. How long the answer was in
-    /// other caches (`Age`) is subtracted.
+    /// `Vary: *` counts as `no-store`, a cookie as `private`, `no-cache` as fresh for no time. How
+    /// long the answer was in other caches (`Age`) is subtracted.
     ///
     /// # Examples
     /// ```
@@ -91,12 +117,18 @@ impl Caching {
     /// assert_eq!(caching.fresh_for.unwrap().as_secs(), 40);
     /// ```
     pub fn read<'a, 'n, I: Iterator<Item = &'a str>>(values: impl Fn(&'n str) -> I) -> Self {
-        let list = |name| values(name).flat_map(|value| value.split(',')).map(str::trim);
+        let list = |name| {
+            values(name)
+                .flat_map(|value| value.split(','))
+                .map(str::trim)
+        };
         let first = |name| values(name).next().map(str::trim);
         let said = |directive: &str| {
             list("cache-control").find_map(|part| {
                 let (name, value) = part.split_once('=').unwrap_or((part, ""));
-                name.trim().eq_ignore_ascii_case(directive).then(|| value.trim().trim_matches('"'))
+                name.trim()
+                    .eq_ignore_ascii_case(directive)
+                    .then(|| value.trim().trim_matches('"'))
             })
         };
         let date = |name| Timestamp::parse_http_date(first(name)?);
@@ -121,14 +153,19 @@ impl Caching {
     }
 }
 
-/// Returns the wait that an answer asks for in `Retry-After` (RFC 9110 section 10.2.3), `None` if it asks for none.
+/// Returns the wait that an answer asks for in `Retry-After` (RFC 9110 section 10.2.3), `None` if
+/// it asks for none.
 ///
-/// A date counts from the `Date` of the same answer, because our clock may differ. `header` gets names in lower case.
+/// A date counts from the `Date` of the same answer, because our clock may differ. `header` gets
+/// names in lower case.
 pub fn retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>) -> Option<Duration> {
     let text = header("retry-after")?.trim();
     match text.parse::<f64>() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
-        Err(_) => Some(Timestamp::parse_http_date(text)?.since(Timestamp::parse_http_date(header("date")?.trim())?)),
+        Err(_) => Some(
+            Timestamp::parse_http_date(text)?
+                .since(Timestamp::parse_http_date(header("date")?.trim())?),
+        ),
     }
 }
 
@@ -137,12 +174,20 @@ mod tests {
     use super::*;
 
     fn of<'a>(headers: &'a [(&str, &'a str)]) -> impl Fn(&str) -> Option<&'a str> {
-        move |name| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+        move |name| {
+            headers
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| *value)
+        }
     }
 
     #[test]
     fn retry_after_is_seconds_or_a_date() {
-        let dates = [("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT"), ("date", "Sun, 06 Nov 1994 08:49:07 GMT")];
+        let dates = [
+            ("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT"),
+            ("date", "Sun, 06 Nov 1994 08:49:07 GMT"),
+        ];
         for (headers, seconds) in [
             (&[("retry-after", " 7 ")][..], Some(7)),
             (&dates[..], Some(30)),
@@ -152,7 +197,11 @@ mod tests {
             (&[("retry-after", "1e300")][..], None),
             (&[][..], None),
         ] {
-            assert_eq!(retry_after(of(headers)), seconds.map(Duration::from_secs), "{headers:?}");
+            assert_eq!(
+                retry_after(of(headers)),
+                seconds.map(Duration::from_secs),
+                "{headers:?}"
+            );
         }
     }
 
@@ -165,16 +214,28 @@ mod tests {
             fresh_for_all: Some(Duration::from_secs(all)),
             ..Caching::default()
         };
-        let no_store = Caching { no_store: true, ..Caching::default() };
-        let private = Caching { private: true, ..Caching::default() };
+        let no_store = Caching {
+            no_store: true,
+            ..Caching::default()
+        };
+        let private = Caching {
+            private: true,
+            ..Caching::default()
+        };
         let said = |text| vec![("cache-control", text)];
         for (headers, expected) in [
             (vec![], Caching::default()),
             (said("public"), Caching::default()),
             (said("No-Store"), no_store),
             (
-                vec![("cache-control", "public"), ("cache-control", "max-age, no-store")],
-                Caching { no_store: true, ..fresh(0, 0) },
+                vec![
+                    ("cache-control", "public"),
+                    ("cache-control", "max-age, no-store"),
+                ],
+                Caching {
+                    no_store: true,
+                    ..fresh(0, 0)
+                },
             ),
             (vec![("vary", "accept"), ("vary", "cookie, *")], no_store),
             (vec![("vary", "accept-language")], Caching::default()),
@@ -185,13 +246,28 @@ mod tests {
             (said("max-age=\"60\" , s-maxage = 600"), fresh(60, 600)),
             (said("max-age=-1"), fresh(0, 0)),
             (said("max-age=60, no-cache"), fresh(0, 0)),
-            (vec![("cache-control", "max-age=60"), ("age", "3600")], fresh(0, 0)),
-            (vec![("cache-control", "max-age=60"), ("age", "20"), ("expires", "0")], fresh(40, 40)),
+            (
+                vec![("cache-control", "max-age=60"), ("age", "3600")],
+                fresh(0, 0),
+            ),
+            (
+                vec![
+                    ("cache-control", "max-age=60"),
+                    ("age", "20"),
+                    ("expires", "0"),
+                ],
+                fresh(40, 40),
+            ),
             (expires("Sun, 06 Nov 1994 08:49:37 GMT"), fresh(30, 30)),
             (expires("Thu, 01 Jan 1970 00:00:00 GMT"), fresh(0, 0)),
             (expires("-1"), fresh(0, 0)),
         ] {
-            let values = |name| headers.iter().filter(move |known| known.0 == name).map(|known| known.1);
+            let values = |name| {
+                headers
+                    .iter()
+                    .filter(move |known| known.0 == name)
+                    .map(|known| known.1)
+            };
             assert_eq!(Caching::read(values), expected, "{headers:?}");
         }
     }
@@ -199,11 +275,28 @@ mod tests {
     #[test]
     fn quota_is_read_in_every_spelling() {
         let now = Timestamp(1_700_000_000_000_000);
-        let expected = |remaining, reset| Some(Quota { remaining, reset: Duration::from_secs(reset) });
+        let expected = |remaining, reset| {
+            Some(Quota {
+                remaining,
+                reset: Duration::from_secs(reset),
+            })
+        };
         for (headers, quota) in [
-            (&[("ratelimit", "\"default\";r=50;t=30")][..], expected(50, 30)),
-            (&[("ratelimit-remaining", "5"), ("ratelimit-reset", "60")][..], expected(5, 60)),
-            (&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1700000090")][..], expected(0, 90)),
+            (
+                &[("ratelimit", "\"default\";r=50;t=30")][..],
+                expected(50, 30),
+            ),
+            (
+                &[("ratelimit-remaining", "5"), ("ratelimit-reset", "60")][..],
+                expected(5, 60),
+            ),
+            (
+                &[
+                    ("x-ratelimit-remaining", "0"),
+                    ("x-ratelimit-reset", "1700000090"),
+                ][..],
+                expected(0, 90),
+            ),
             (&[("x-ratelimit-remaining", "0")][..], None),
             (&[("ratelimit", "limit=10, remaining=5")][..], None),
         ] {

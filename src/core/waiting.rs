@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 /// Time limit for anything that a test waits for. Nothing is measured with it.
 ///
-/// A test takes that long only if what it waits for never happens. Time budgets of the product that a test is not about
-/// are set to it too.
+/// A test takes that long only if what it waits for never happens. Time budgets of the product that
+/// a test is not about are set to it too.
 pub const STUCK: Duration = Duration::from_secs(300);
 
 /// Shortest and longest pause between two looks at a condition.
@@ -36,7 +36,10 @@ pub struct Looks {
 
 impl Default for Looks {
     fn default() -> Self {
-        Self { began: Instant::now(), pause: PAUSES.0 }
+        Self {
+            began: Instant::now(),
+            pause: PAUSES.0,
+        }
     }
 }
 

@@ -25,7 +25,10 @@ const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u8) -> Ipv4Net {
 }
 
 const fn v6(first: [u16; 4], bits: u8) -> Ipv6Net {
-    Ipv6Net::new_assert(Ipv6Addr::new(first[0], first[1], first[2], first[3], 0, 0, 0, 0), bits)
+    Ipv6Net::new_assert(
+        Ipv6Addr::new(first[0], first[1], first[2], first[3], 0, 0, 0, 0),
+        bits,
+    )
 }
 
 /// The first match counts, so single addresses come before the networks around them.
@@ -80,7 +83,9 @@ pub fn refused_kind(address: IpAddr) -> Option<&'static str> {
 }
 
 fn kind_v4(address: Ipv4Addr) -> Option<&'static str> {
-    V4.iter().find(|(network, _)| network.contains(&address)).map(|(_, kind)| *kind)
+    V4.iter()
+        .find(|(network, _)| network.contains(&address))
+        .map(|(_, kind)| *kind)
 }
 
 fn kind_v6(address: Ipv6Addr) -> Option<&'static str> {
@@ -90,7 +95,11 @@ fn kind_v6(address: Ipv6Addr) -> Option<&'static str> {
     if address.is_loopback() {
         return Some(LOOPBACK);
     }
-    if let Some(kind) = V6.iter().find(|(network, _)| network.contains(&address)).map(|(_, kind)| *kind) {
+    if let Some(kind) = V6
+        .iter()
+        .find(|(network, _)| network.contains(&address))
+        .map(|(_, kind)| *kind)
+    {
         return Some(kind);
     }
     match embedded(address) {
@@ -109,9 +118,13 @@ pub(crate) fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     };
     match parts {
         // Mapped (RFC 4291), compatible (deprecated there), translated (RFC 2765).
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] => Some(join(high, low)),
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] => {
+            Some(join(high, low))
+        }
         // NAT64 (RFC 6052), ISATAP (RFC 5214) below any prefix.
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => Some(join(high, low)),
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => {
+            Some(join(high, low))
+        }
         // 6to4 (RFC 3056).
         [0x2002, high, low, ..] => Some(join(high, low)),
         _ => None,

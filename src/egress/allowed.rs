@@ -10,7 +10,8 @@ use url::Host;
 
 /// A host name, or a network (`10.1.0.0/16`, `fd00::/8`, a single address).
 ///
-/// A host name stands for that very name at any port and whatever it resolves to. Reads from text with `parse`.
+/// A host name stands for that very name at any port and whatever it resolves to. Reads from text
+/// with `parse`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Allowed {
@@ -31,15 +32,26 @@ impl FromStr for Allowed {
         };
         let trimmed = text.trim();
         if trimmed.contains('/') {
-            return trimmed.parse::<IpNet>().map(|network| Self::Network(network.trunc())).map_err(|_| bad());
+            return trimmed
+                .parse::<IpNet>()
+                .map(|network| Self::Network(network.trunc()))
+                .map_err(|_| bad());
         }
-        if let Ok(address) = trimmed.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+        if let Ok(address) = trimmed
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .parse::<IpAddr>()
+        {
             return Ok(Self::Network(address.into()));
         }
         match Host::parse(trimmed) {
             Ok(Host::Domain(name)) => {
                 let name = plain(&name);
-                if name.is_empty() || name.contains('*') { Err(bad()) } else { Ok(Self::Host(name)) }
+                if name.is_empty() || name.contains('*') {
+                    Err(bad())
+                } else {
+                    Ok(Self::Host(name))
+                }
             }
             Ok(Host::Ipv4(address)) => Ok(Self::Network(IpAddr::V4(address).into())),
             Ok(Host::Ipv6(address)) => Ok(Self::Network(IpAddr::V6(address).into())),
@@ -87,13 +99,26 @@ mod tests {
             ("fd00::/8", "fd00::/8"),
             ("0x7f.1", "127.0.0.1/32"),
         ] {
-            assert_eq!(text.parse::<Allowed>().unwrap().to_string(), expected, "{text}");
+            assert_eq!(
+                text.parse::<Allowed>().unwrap().to_string(),
+                expected,
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn what_is_neither_is_refused() {
-        for text in ["", "*", "*.example.com", "10.0.0.0/33", "a b", "http://x", "host:80", "1.2.3.4.5"] {
+        for text in [
+            "",
+            "*",
+            "*.example.com",
+            "10.0.0.0/33",
+            "a b",
+            "http://x",
+            "host:80",
+            "1.2.3.4.5",
+        ] {
             assert!(text.parse::<Allowed>().is_err(), "{text}");
         }
     }

@@ -22,7 +22,10 @@ pub struct Refused {
 impl Refused {
     pub(crate) fn new(host: &str, reason: impl Into<String>) -> Self {
         let end = host.floor_char_boundary(MAX_HOST_BYTES);
-        Self { host: host[..end].to_owned(), reason: reason.into() }
+        Self {
+            host: host[..end].to_owned(),
+            reason: reason.into(),
+        }
     }
 }
 
@@ -37,7 +40,9 @@ pub enum Error {
     #[error("only http and https URLs with a host can be reached")]
     NotHttp,
     /// The URL names no server of a known protocol.
-    #[error("only nats and tls URLs with a host can be reached by clients other than those of HTTP")]
+    #[error(
+        "only nats and tls URLs with a host can be reached by clients other than those of HTTP"
+    )]
     NotServer,
     /// The client cannot be set up, for example because the system has no certificates.
     #[error("the HTTP client cannot be set up")]
@@ -79,7 +84,9 @@ pub fn refusal<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a R
 /// Then nothing can have been sent.
 #[must_use]
 pub fn never_connected(error: &(dyn std::error::Error + 'static)) -> bool {
-    chain(error).filter_map(|error| error.downcast_ref::<reqwest::Error>()).any(reqwest::Error::is_connect)
+    chain(error)
+        .filter_map(|error| error.downcast_ref::<reqwest::Error>())
+        .any(reqwest::Error::is_connect)
 }
 
 fn chain<'a>(

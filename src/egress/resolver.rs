@@ -19,13 +19,19 @@ use crate::rules::Rules;
 pub(crate) const NOWHERE: &str = "refused.invalid";
 
 /// Name lookup; replaced in tests.
-pub(crate) type Lookup =
-    Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> + Send + Sync>;
+pub(crate) type Lookup = Arc<
+    dyn Fn(String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> + Send + Sync,
+>;
 
 /// Asks the system's resolver.
 pub(crate) fn system() -> Lookup {
     Arc::new(|name| {
-        Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect()) })
+        Box::pin(async move {
+            Ok(tokio::net::lookup_host((name, 0))
+                .await?
+                .map(|address| address.ip())
+                .collect())
+        })
     })
 }
 
@@ -43,7 +49,9 @@ impl Resolve for Resolver {
                 return Err(Refused::new(name, "its URL was refused").into());
             }
             match resolve(&rules, &lookup, name).await {
-                Ok(open) => Ok(Box::new(open.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs),
+                Ok(open) => Ok(
+                    Box::new(open.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs,
+                ),
                 Err(Unresolved::Refused(refused)) => Err(refused.into()),
                 Err(Unresolved::Failed(error)) => Err(error.into()),
             }
@@ -61,7 +69,11 @@ pub(crate) enum Unresolved {
 }
 
 /// Resolves a name, once, and returns those of its addresses that may be reached.
-pub(crate) async fn resolve(rules: &Rules, lookup: &Lookup, name: &str) -> Result<Vec<IpAddr>, Unresolved> {
+pub(crate) async fn resolve(
+    rules: &Rules,
+    lookup: &Lookup,
+    name: &str,
+) -> Result<Vec<IpAddr>, Unresolved> {
     let found = lookup(name.to_owned()).await.map_err(Unresolved::Failed)?;
     if rules.exempts(name) {
         return Ok(found);
@@ -69,11 +81,20 @@ pub(crate) async fn resolve(rules: &Rules, lookup: &Lookup, name: &str) -> Resul
     let mut kind = None;
     let open: Vec<IpAddr> = found
         .into_iter()
-        .filter(|address| rules.check_address(*address).map_err(|refused| kind = Some(refused)).is_ok())
+        .filter(|address| {
+            rules
+                .check_address(*address)
+                .map_err(|refused| kind = Some(refused))
+                .is_ok()
+        })
         .collect();
     match (open.is_empty(), kind) {
-        // The address itself stays unsaid: it would tell a caller what an inner name server answers.
-        (true, Some(kind)) => Err(Unresolved::Refused(Refused::new(name, format!("it resolves to {kind}")))),
+        // The address itself stays unsaid: it would tell a caller what an inner name server
+        // answers.
+        (true, Some(kind)) => Err(Unresolved::Refused(Refused::new(
+            name,
+            format!("it resolves to {kind}"),
+        ))),
         _ => Ok(open),
     }
 }

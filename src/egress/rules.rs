@@ -49,10 +49,14 @@ impl Rules {
 
     /// Checks the server of a protocol whose client resolves names by itself.
     ///
-    /// Its addresses cannot be checked, so the operator must have named the server, or allowed its host.
+    /// Its addresses cannot be checked, so the operator must have named the server, or allowed its
+    /// host.
     pub(crate) fn check_server(&self, url: &Url) -> Result<(), Error> {
         let (host, port) = Self::target(url).ok_or(Error::NotServer)?;
-        if self.named.as_ref().is_some_and(|named| *named == (host.clone(), port))
+        if self
+            .named
+            .as_ref()
+            .is_some_and(|named| *named == (host.clone(), port))
             || (!self.only_named && self.allows_host(&host))
         {
             return Ok(());
@@ -65,25 +69,34 @@ impl Rules {
         if let Some((named, named_port)) = &self.named
             && named == host
         {
-            // The resolver knows names but no ports, and lets a named host pass. So a named host at another port must
-            // be stopped here, also where it happens to be public.
+            // The resolver knows names but no ports, and lets a named host pass. So a named host at
+            // another port must be stopped here, also where it happens to be public.
             return if port == *named_port || (!self.only_named && self.allows_host(host)) {
                 Ok(())
             } else {
-                Err(Refused::new(&host.to_string(), format!("only its port {named_port} is open")))
+                Err(Refused::new(
+                    &host.to_string(),
+                    format!("only its port {named_port} is open"),
+                ))
             };
         }
         if self.only_named {
-            let named =
-                self.named.as_ref().map_or_else(|| "no host".to_owned(), |(named, port)| format!("{named}:{port}"));
-            return Err(Refused::new(&host.to_string(), format!("only {named} is open here")));
+            let named = self.named.as_ref().map_or_else(
+                || "no host".to_owned(),
+                |(named, port)| format!("{named}:{port}"),
+            );
+            return Err(Refused::new(
+                &host.to_string(),
+                format!("only {named} is open here"),
+            ));
         }
         let address = match host {
             Host::Domain(_) => return Ok(()),
             Host::Ipv4(address) => IpAddr::V4(*address),
             Host::Ipv6(address) => IpAddr::V6(*address),
         };
-        self.check_address(address).map_err(|kind| Refused::new(&host.to_string(), format!("it is {kind}")))
+        self.check_address(address)
+            .map_err(|kind| Refused::new(&host.to_string(), format!("it is {kind}")))
     }
 
     /// Checks an address; the error says what kind of address it is.
@@ -104,9 +117,10 @@ impl Rules {
 
     fn allows_host(&self, host: &Host<String>) -> bool {
         match host {
-            Host::Domain(name) => {
-                self.allow.iter().any(|allowed| matches!(allowed, Allowed::Host(host) if host == name))
-            }
+            Host::Domain(name) => self
+                .allow
+                .iter()
+                .any(|allowed| matches!(allowed, Allowed::Host(host) if host == name)),
             Host::Ipv4(address) => self.allows_address(IpAddr::V4(*address)),
             Host::Ipv6(address) => self.allows_address(IpAddr::V6(*address)),
         }
@@ -117,9 +131,12 @@ impl Rules {
             IpAddr::V6(address) => embedded(address).map(IpAddr::V4),
             IpAddr::V4(_) => None,
         };
-        let within =
-            |network: &IpNet| network.contains(&address) || inner.is_some_and(|inner| network.contains(&inner));
-        self.allow.iter().any(|allowed| matches!(allowed, Allowed::Network(network) if within(network)))
+        let within = |network: &IpNet| {
+            network.contains(&address) || inner.is_some_and(|inner| network.contains(&inner))
+        };
+        self.allow
+            .iter()
+            .any(|allowed| matches!(allowed, Allowed::Network(network) if within(network)))
     }
 }
 
@@ -136,7 +153,9 @@ mod tests {
     }
 
     fn check(rules: &Rules, url: &str) -> Result<(), String> {
-        rules.check_url(&Url::parse(url).unwrap()).map_err(|error| error.to_string())
+        rules
+            .check_url(&Url::parse(url).unwrap())
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -171,32 +190,75 @@ mod tests {
 
     #[test]
     fn other_protocols_reach_servers_that_the_operator_named() {
-        let server = |rules: &Rules, url: &str| rules.check_server(&Url::parse(url).unwrap()).is_ok();
+        let server =
+            |rules: &Rules, url: &str| rules.check_server(&Url::parse(url).unwrap()).is_ok();
         for (named, fine, refused) in [
             (
                 "nats://events.test",
                 vec!["nats://EVENTS.test.:4222", "tls://events.test"],
                 vec!["nats://events.test:4223"],
             ),
-            ("nats://127.0.0.1:4333", vec!["nats://127.0.0.1:4333"], vec!["nats://127.0.0.1", "nats://localhost:4333"]),
+            (
+                "nats://127.0.0.1:4333",
+                vec!["nats://127.0.0.1:4333"],
+                vec!["nats://127.0.0.1", "nats://localhost:4333"],
+            ),
             ("tls://[::1]", vec!["tls://[::1]:4222"], vec!["tls://[::2]"]),
         ] {
             let rules = rules(&[], Some(named));
-            let public =
-                ["nats://1.1.1.1", "nats://example.com", "nats://10.0.0.1", "postgres://events.test", "nats:x"];
+            let public = [
+                "nats://1.1.1.1",
+                "nats://example.com",
+                "nats://10.0.0.1",
+                "postgres://events.test",
+                "nats:x",
+            ];
             assert!(fine.iter().all(|url| server(&rules, url)), "{named}");
-            assert!(refused.iter().chain(&public).all(|url| !server(&rules, url)), "{named}");
+            assert!(
+                refused
+                    .iter()
+                    .chain(&public)
+                    .all(|url| !server(&rules, url)),
+                "{named}"
+            );
         }
-        assert!(server(&rules(&["events.test", "10.0.0.0/8"], None), "nats://events.test"));
-        assert!(server(&rules(&["events.test", "10.0.0.0/8"], None), "nats://10.1.2.3:99"));
-        assert!(!server(&Rules { only_named: true, ..rules(&["events.test"], None) }, "nats://events.test"));
-        assert!(check(&rules(&[], Some("nats://a.test")), "nats://a.test").unwrap_err().contains("only http"));
+        assert!(server(
+            &rules(&["events.test", "10.0.0.0/8"], None),
+            "nats://events.test"
+        ));
+        assert!(server(
+            &rules(&["events.test", "10.0.0.0/8"], None),
+            "nats://10.1.2.3:99"
+        ));
+        assert!(!server(
+            &Rules {
+                only_named: true,
+                ..rules(&["events.test"], None)
+            },
+            "nats://events.test"
+        ));
+        assert!(
+            check(&rules(&[], Some("nats://a.test")), "nats://a.test")
+                .unwrap_err()
+                .contains("only http")
+        );
     }
 
     #[test]
     fn only_http_and_https_are_reached() {
-        for url in ["ftp://example.com/", "file:///etc/passwd", "gopher://example.com/", "data:,x", "unix:/run/x"] {
-            assert!(check(&rules(&[], None), url).unwrap_err().contains("only http and https"), "{url}");
+        for url in [
+            "ftp://example.com/",
+            "file:///etc/passwd",
+            "gopher://example.com/",
+            "data:,x",
+            "unix:/run/x",
+        ] {
+            assert!(
+                check(&rules(&[], None), url)
+                    .unwrap_err()
+                    .contains("only http and https"),
+                "{url}"
+            );
         }
         assert_eq!(check(&rules(&[], None), "https://example.com/"), Ok(()));
     }
@@ -217,7 +279,11 @@ mod tests {
         let address = rules(&[], Some("http://127.0.0.1:8080/api"));
         assert_eq!(check(&address, "http://127.0.0.1:8080/x"), Ok(()));
         assert_eq!(check(&address, "http://2130706433:8080/x"), Ok(()));
-        assert!(check(&address, "http://127.0.0.1:8081/").unwrap_err().contains("only its port 8080"));
+        assert!(
+            check(&address, "http://127.0.0.1:8081/")
+                .unwrap_err()
+                .contains("only its port 8080")
+        );
         assert!(check(&address, "http://127.0.0.2:8080/").is_err());
 
         let name = rules(&[], Some("https://ghe.internal/"));
@@ -228,7 +294,10 @@ mod tests {
 
     #[test]
     fn a_guard_for_one_host_reaches_no_other() {
-        let only = Rules { only_named: true, ..rules(&["other.internal"], Some("https://mcp.example.com/mcp")) };
+        let only = Rules {
+            only_named: true,
+            ..rules(&["other.internal"], Some("https://mcp.example.com/mcp"))
+        };
         assert_eq!(check(&only, "https://mcp.example.com/x"), Ok(()));
         for url in [
             "https://mcp.example.com:8443/",

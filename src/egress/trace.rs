@@ -1,4 +1,5 @@
-//! Sends requests within the current trace: its context in W3C headers, and a client span if spans are recorded.
+//! Sends requests within the current trace: its context in W3C headers, and a client span if spans
+//! are recorded.
 //!
 //! Spans never hold a path or a query, which may contain parts of an input or secrets.
 
@@ -19,21 +20,28 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Begins a request. Its span ends with [`Outgoing::answered`] or [`Outgoing::failed`]; if it is dropped, without a
-    /// status.
+    /// Begins a request. Its span ends with [`Outgoing::answered`] or [`Outgoing::failed`]; if it
+    /// is dropped, without a status.
     #[must_use]
     pub fn begin(method: &Method, url: &Url) -> Self {
         let mut correlation = Correlation::current();
-        let mut span = correlation.begin_span(|| method.as_str().to_owned().into(), SpanKind::Client);
+        let mut span =
+            correlation.begin_span(|| method.as_str().to_owned().into(), SpanKind::Client);
         if let Some(span) = &mut span {
             span.set("http.request.method", method.as_str().to_owned());
             span.set("url.scheme", url.scheme().to_owned());
-            span.set("server.address", url.host_str().unwrap_or_default().to_owned());
+            span.set(
+                "server.address",
+                url.host_str().unwrap_or_default().to_owned(),
+            );
             if let Some(port) = url.port_or_known_default() {
                 span.set("server.port", port);
             }
         }
-        Self { trace: correlation.trace, span }
+        Self {
+            trace: correlation.trace,
+            span,
+        }
     }
 
     /// Adds the trace context to the headers, unless they have one.
@@ -45,7 +53,10 @@ impl Outgoing {
         if let Ok(parent) = HeaderValue::try_from(trace.context().to_string()) {
             headers.insert(TRACEPARENT, parent);
         }
-        if let Some(state) = trace.state().and_then(|state| HeaderValue::from_str(state).ok()) {
+        if let Some(state) = trace
+            .state()
+            .and_then(|state| HeaderValue::from_str(state).ok())
+        {
             headers.insert(TRACESTATE, state);
         }
     }

@@ -1,7 +1,8 @@
 //! The audit: one row per call while gate 1 is open, written after the response within a deadline.
 //!
-//! A call only puts a record into a bounded queue. The writer extracts findings, off the caller's thread. A full queue or a failing store costs rows, which are counted, and never a call. The pages of a caller are a chain
-//! ([`helmdeck_memory::audit`]).
+//! A call only puts a record into a bounded queue. The writer extracts findings, off the caller's
+//! thread. A full queue or a failing store costs rows, which are counted, and never a call. The
+//! pages of a caller are a chain ([`helmdeck_memory::audit`]).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,7 +13,9 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use helmdeck_core::duration::text;
 use helmdeck_core::numbers::micros;
-use helmdeck_core::{CacheStatus, Identity, Json, Outcome, PackName, RequestId, Result, Timestamp, Version};
+use helmdeck_core::{
+    CacheStatus, Identity, Json, Outcome, PackName, RequestId, Result, Timestamp, Version,
+};
 use helmdeck_memory::audit::{AuditEntry, ChainWriter};
 use helmdeck_memory::{Kind, Namespace, Put, Store};
 use memchr::memmem::Finder;
@@ -40,7 +43,11 @@ pub struct AuditConfig {
 
 impl Default for AuditConfig {
     fn default() -> Self {
-        Self { retention: Duration::from_secs(30 * 86_400), queue: 4096, linger: Duration::from_millis(100) }
+        Self {
+            retention: Duration::from_secs(30 * 86_400),
+            queue: 4096,
+            linger: Duration::from_millis(100),
+        }
     }
 }
 
@@ -95,7 +102,11 @@ impl Record {
             Ok(outcome) => {
                 let status = outcome.cache.map(|cache| cache.status);
                 let ran = matches!(status, None | Some(CacheStatus::Miss | CacheStatus::Bypass));
-                ("ok", status.map(CacheStatus::as_str), ran.then(|| outcome.output.clone()))
+                (
+                    "ok",
+                    status.map(CacheStatus::as_str),
+                    ran.then(|| outcome.output.clone()),
+                )
             }
             Err(error) => (error.code().as_str(), None, None),
         };
@@ -244,7 +255,12 @@ impl Audit {
             chains: ChainWriter::default(),
         };
         tokio::spawn(stop.clone().run_until_cancelled_owned(writer.run(inbox)));
-        Self { queue, metrics, hurry, recent }
+        Self {
+            queue,
+            metrics,
+            hurry,
+            recent,
+        }
     }
 
     /// Queues a row; never waits.
@@ -278,8 +294,8 @@ struct Writer {
 impl Writer {
     async fn run(self, mut inbox: mpsc::Receiver<Message>) {
         while let Some(first) = inbox.recv().await {
-            // While the writer lingers, a call only puts its row into the queue and wakes no task. Waking the writer
-            // for each row would cost every call a task switch.
+            // While the writer lingers, a call only puts its row into the queue and wakes no task.
+            // Waking the writer for each row would cost every call a task switch.
             if matches!(first, Message::Row(_)) {
                 self.linger(&inbox).await;
             }
@@ -300,8 +316,13 @@ impl Writer {
                 for done in flushed {
                     let _ = done.send(());
                 }
-                // Rows that arrived during the write linger again: written at once, they would make many small batches.
-                next = if inbox.len() >= BATCH { inbox.try_recv().ok() } else { None };
+                // Rows that arrived during the write linger again: written at once, they would make
+                // many small batches.
+                next = if inbox.len() >= BATCH {
+                    inbox.try_recv().ok()
+                } else {
+                    None
+                };
             }
         }
     }
@@ -324,16 +345,25 @@ impl Writer {
         self.recent.extend(records.iter().map(Record::recent));
         let mut callers: HashMap<Namespace, Vec<AuditEntry>> = HashMap::new();
         for page in self.pages(records).await {
-            callers.entry(Namespace::of_caller(&page.identity)).or_default().push(self.entry(page));
+            callers
+                .entry(Namespace::of_caller(&page.identity))
+                .or_default()
+                .push(self.entry(page));
         }
         let append = |(caller, entries)| self.append(caller, entries);
-        stream::iter(callers).for_each_concurrent(AT_ONCE, append).await;
+        stream::iter(callers)
+            .for_each_concurrent(AT_ONCE, append)
+            .await;
     }
 
     /// Appends pages to the chain of their caller.
     async fn append(&self, caller: Namespace, entries: Vec<AuditEntry>) {
         let count = entries.iter().map(|entry| entry.calls as u64).sum();
-        let written = tokio::time::timeout(WRITE_TIME, self.chains.append(&*self.store, &caller, &entries)).await;
+        let written = tokio::time::timeout(
+            WRITE_TIME,
+            self.chains.append(&*self.store, &caller, &entries),
+        )
+        .await;
         let why = match written {
             Ok(Ok(())) => {
                 self.metrics.totals.audit_written.inc_by(count);
@@ -371,14 +401,29 @@ impl Writer {
 
     fn entry(&self, mut page: Page) -> AuditEntry {
         page.text.extend_from_slice(b"]}");
-        // Zero-padded, so that keys sort by time. Counter and process id distinguish rows of the same microsecond.
+        // Zero-padded, so that keys sort by time. Counter and process id distinguish rows of the
+        // same microsecond.
         let counter = self.counter.fetch_add(1, Ordering::Relaxed) % 1_000_000;
-        let key = format!("pack/{}/{:020}-{counter:06}-{:08x}", page.pack, page.start.micros(), std::process::id());
-        let mut put = Put::new(Namespace::of_caller(&page.identity), Kind::Audit, key, page.text);
+        let key = format!(
+            "pack/{}/{:020}-{counter:06}-{:08x}",
+            page.pack,
+            page.start.micros(),
+            std::process::id()
+        );
+        let mut put = Put::new(
+            Namespace::of_caller(&page.identity),
+            Kind::Audit,
+            key,
+            page.text,
+        );
         put.category = "pack".to_owned();
         put.ttl = Some(self.config.retention);
         // It is written after its calls.
-        AuditEntry { put, calls: page.rows, until: page.start.saturating_add(self.config.retention) }
+        AuditEntry {
+            put,
+            calls: page.rows,
+            until: page.start.saturating_add(self.config.retention),
+        }
     }
 }
 
@@ -395,15 +440,26 @@ struct Page {
 impl Page {
     fn new(record: &Record) -> Self {
         let (pack, version, start) = (record.pack.clone(), record.version, record.at);
-        let text = format!("{{\"pack\":\"{pack}\",\"version\":\"{version}\",\"start\":{},\"rows\":[", start.micros());
-        Self { identity: Arc::clone(&record.identity), pack, version, start, rows: 0, text: text.into_bytes() }
+        let text = format!(
+            "{{\"pack\":\"{pack}\",\"version\":\"{version}\",\"start\":{},\"rows\":[",
+            start.micros()
+        );
+        Self {
+            identity: Arc::clone(&record.identity),
+            pack,
+            version,
+            start,
+            rows: 0,
+            text: text.into_bytes(),
+        }
     }
 
     fn takes(&self, record: &Record) -> bool {
         let same = |a: &Identity, b: &Identity| a.tenant() == b.tenant() && a.user() == b.user();
         self.pack == record.pack
             && self.version == record.version
-            && (Arc::ptr_eq(&self.identity, &record.identity) || same(&self.identity, &record.identity))
+            && (Arc::ptr_eq(&self.identity, &record.identity)
+                || same(&self.identity, &record.identity))
     }
 
     fn add(&mut self, record: Record) {
@@ -426,8 +482,9 @@ impl Page {
 
 fn findings(output: &Json) -> Vec<Finding> {
     /// Most outputs contain no findings; this check avoids parsing them.
-    static PLACES: LazyLock<[Finder<'static>; 4]> =
-        LazyLock::new(|| ["\"findings\"", "\"lint\"", "\"inspect\"", "\"validate\""].map(Finder::new));
+    static PLACES: LazyLock<[Finder<'static>; 4]> = LazyLock::new(|| {
+        ["\"findings\"", "\"lint\"", "\"inspect\"", "\"validate\""].map(Finder::new)
+    });
     let bytes = output.bytes();
     if bytes.len() > MAX_LOOK_BYTES || !PLACES.iter().any(|place| place.find(bytes).is_some()) {
         return Vec::new();
@@ -439,17 +496,29 @@ fn findings(output: &Json) -> Vec<Finding> {
             lists.push(document.get(part).and_then(|part| part.get(list)));
         }
     }
-    let text = |item: &Value, name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |item: &Value, name: &str| {
+        item.get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     lists
         .into_iter()
         .flatten()
         .filter_map(Value::as_array)
         .flatten()
         .filter_map(|item| {
-            let severity =
-                item.get("severity").or_else(|| item.get("level")).and_then(Value::as_str).unwrap_or_default();
+            let severity = item
+                .get("severity")
+                .or_else(|| item.get("level"))
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             let code = text(item, "code");
-            (!code.is_empty()).then(|| Finding { code, severity: severity.to_owned(), file: text(item, "file") })
+            (!code.is_empty()).then(|| Finding {
+                code,
+                severity: severity.to_owned(),
+                file: text(item, "file"),
+            })
         })
         .take(MAX_FINDINGS)
         .collect()
@@ -467,8 +536,16 @@ mod tests {
         }));
         let found = findings(&output);
         assert_eq!(found.len(), 2);
-        assert_eq!((found[1].code.as_str(), found[1].severity.as_str()), ("b", "low"));
-        let many: Vec<_> = (0..500).map(|n| serde_json::json!({"code": n.to_string()})).collect();
-        assert_eq!(findings(&Json::from(serde_json::json!({"findings": many}))).len(), MAX_FINDINGS);
+        assert_eq!(
+            (found[1].code.as_str(), found[1].severity.as_str()),
+            ("b", "low")
+        );
+        let many: Vec<_> = (0..500)
+            .map(|n| serde_json::json!({"code": n.to_string()}))
+            .collect();
+        assert_eq!(
+            findings(&Json::from(serde_json::json!({"findings": many}))).len(),
+            MAX_FINDINGS
+        );
     }
 }

@@ -25,7 +25,9 @@ use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::statistics::Statistics;
 use crate::views::{EngineViews, Holders};
-use helmdeck_artifacts::{ArtifactBackend, ArtifactMetrics, ArtifactStore, S3Credentials, S3Location};
+use helmdeck_artifacts::{
+    ArtifactBackend, ArtifactMetrics, ArtifactStore, S3Credentials, S3Location,
+};
 use helmdeck_mcp_client::{McpMetrics, McpServer, Remembered, Servers, Surroundings};
 use helmdeck_sandbox::{SessionPlace, Sessions};
 
@@ -163,7 +165,8 @@ impl Builder {
 
     /// Marks the store as unavailable: gate 1 is open, but the store could not be opened.
     ///
-    /// Calls that need memory fail with this reason; all others run. Has no effect with [`Builder::memory`].
+    /// Calls that need memory fail with this reason; all others run. Has no effect with
+    /// [`Builder::memory`].
     #[must_use]
     pub fn memory_unavailable(mut self, reason: &str) -> Self {
         self.no_memory = NoMemory::Unavailable(reason.into());
@@ -172,8 +175,8 @@ impl Builder {
 
     /// Sets why the store cannot be written at the start, in one word.
     ///
-    /// The word comes from [`helmdeck_memory::StoreError::trouble`]. Replies report it until a write works. Has no
-    /// effect without [`Builder::memory`].
+    /// The word comes from [`helmdeck_memory::StoreError::trouble`]. Replies report it until a
+    /// write works. Has no effect without [`Builder::memory`].
     #[must_use]
     pub const fn store_trouble(mut self, trouble: &'static str) -> Self {
         self.store_trouble = Some(trouble);
@@ -182,10 +185,11 @@ impl Builder {
 
     /// Sets the source of invalidations by other processes, such as a message bus.
     ///
-    /// Default: the store's notifications ([`helmdeck_memory::ReadStore::changes`]), else polling. Has no effect
-    /// without [`Builder::memory`].
+    /// Default: the store's notifications ([`helmdeck_memory::ReadStore::changes`]), else polling.
+    /// Has no effect without [`Builder::memory`].
     ///
-    /// Each notification drops the entries that it names from this process. When the source ends, the store is polled.
+    /// Each notification drops the entries that it names from this process. When the source ends,
+    /// the store is polled.
     #[must_use]
     pub fn changes(mut self, changes: Changes) -> Self {
         self.changes = Some(changes);
@@ -208,8 +212,8 @@ impl Builder {
 
     /// Keeps artifacts in a bucket instead of a folder.
     ///
-    /// The first use sends the first request. Requests to the bucket go through [`Builder::egress`]; the calls of packs
-    /// cannot reach it that way.
+    /// The first use sends the first request. Requests to the bucket go through
+    /// [`Builder::egress`]; the calls of packs cannot reach it that way.
     #[must_use]
     pub fn artifacts_in(mut self, bucket: S3Location, credentials: S3Credentials) -> Self {
         self.artifacts = Some(ArtifactLocation::S3(Box::new((bucket, credentials))));
@@ -227,14 +231,16 @@ impl Builder {
 
     /// Stores jobs, so that they outlive the process.
     ///
-    /// Their results are stored too, sealed, if there is a keyring. Without this setting, jobs end with the process.
+    /// Their results are stored too, sealed, if there is a keyring. Without this setting, jobs end
+    /// with the process.
     #[must_use]
     pub fn jobs(mut self, system: System, keyring: Option<Arc<KeyRing>>) -> Self {
         self.jobs = Some((system, keyring));
         self
     }
 
-    /// Sets the egress of `http` handlers and of MCP servers over HTTP. Default: public addresses only.
+    /// Sets the egress of `http` handlers and of MCP servers over HTTP. Default: public addresses
+    /// only.
     #[must_use]
     pub fn egress(mut self, egress: Egress) -> Self {
         self.egress = egress;
@@ -250,8 +256,8 @@ impl Builder {
 
     /// Adds MCP servers, whose tools become packs named `mcp.<server>.<tool>`.
     ///
-    /// The tools are imported by [`Engine::import_all`], [`Engine::import_in_background`], or a call of one. No server
-    /// is started before that.
+    /// The tools are imported by [`Engine::import_all`], [`Engine::import_in_background`], or a
+    /// call of one. No server is started before that.
     #[must_use]
     pub fn mcp(mut self, servers: Vec<McpServer>) -> Self {
         self.mcp.extend(servers);
@@ -260,19 +266,25 @@ impl Builder {
 
     /// Stores the tools of MCP servers between starts in a folder.
     ///
-    /// So their packs exist at once, and a cached answer needs no server. The lists are sealed with a keyring; without
-    /// one, a list that contains something like a token is not written. `makes` says whether a missing parent folder is
-    /// created.
+    /// So their packs exist at once, and a cached answer needs no server. The lists are sealed with
+    /// a keyring; without one, a list that contains something like a token is not written. `makes`
+    /// says whether a missing parent folder is created.
     #[must_use]
-    pub fn remember_mcp(mut self, folder: impl Into<PathBuf>, keyring: Option<Arc<KeyRing>>, makes: bool) -> Self {
+    pub fn remember_mcp(
+        mut self,
+        folder: impl Into<PathBuf>,
+        keyring: Option<Arc<KeyRing>>,
+        makes: bool,
+    ) -> Self {
         self.remembered = Some(Remembered::new(folder.into(), keyring, makes));
         self
     }
 
-    /// Builds every pack's pipeline. Refused manifests are not fatal: [`Engine::refused`] lists them.
+    /// Builds every pack's pipeline. Refused manifests are not fatal: [`Engine::refused`] lists
+    /// them.
     ///
-    /// Must be called on a tokio runtime. With gate 1 shut, no packs folder to watch and no artifacts, it starts no
-    /// task.
+    /// Must be called on a tokio runtime. With gate 1 shut, no packs folder to watch and no
+    /// artifacts, it starts no task.
     #[must_use]
     pub fn build(self) -> Engine {
         let metrics = Arc::new(Metrics::new());
@@ -281,12 +293,21 @@ impl Builder {
         let artifacts = self.artifacts.map(|files| {
             let place = files.open(&self.egress);
             let (config, clock) = (self.config.artifacts.clone(), Arc::clone(&self.clock));
-            Arc::new(ArtifactStore::new(place, config, clock, metrics.register(ArtifactMetrics::register)))
+            Arc::new(ArtifactStore::new(
+                place,
+                config,
+                clock,
+                metrics.register(ArtifactMetrics::register),
+            ))
         });
         let (memory, audit) = match self.memory {
             Some(memory) => {
-                let audit =
-                    Audit::start(Arc::clone(&memory.store), self.config.audit.clone(), Arc::clone(&metrics), &stop);
+                let audit = Audit::start(
+                    Arc::clone(&memory.store),
+                    self.config.audit.clone(),
+                    Arc::clone(&metrics),
+                    &stop,
+                );
                 let parts = hub::HubDependencies {
                     store: memory.store,
                     keyring: memory.keyring,
@@ -328,8 +349,13 @@ impl Builder {
         });
         let system = self.jobs.as_ref().map(|(system, _)| system.clone());
         let statistics = Arc::new(Statistics::new(system, Arc::clone(&self.clock)));
-        let jobs =
-            Jobs::new(self.jobs, self.config.jobs.clone(), Arc::clone(&self.clock), &metrics, stop.child_token());
+        let jobs = Jobs::new(
+            self.jobs,
+            self.config.jobs.clone(),
+            Arc::clone(&self.clock),
+            &metrics,
+            stop.child_token(),
+        );
         let inner = Arc::new(Inner {
             jobs: Arc::new(jobs),
             statistics,

@@ -1,8 +1,9 @@
-//! Handlers of kind `command`: a program that reads the input on stdin and writes the output on stdout.
+//! Handlers of kind `command`: a program that reads the input on stdin and writes the output on
+//! stdout.
 //!
-//! The program inherits no environment variable; a traced call passes its W3C trace context as `TRACEPARENT` and
-//! `TRACESTATE`. It runs in its own process group, which is killed when the call ends
-//! for any reason.
+//! The program inherits no environment variable; a traced call passes its W3C trace context as
+//! `TRACEPARENT` and `TRACESTATE`. It runs in its own process group, which is killed when the call
+//! ends for any reason.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -66,7 +67,8 @@ pub(crate) struct CommandHandler {
 impl CommandHandler {
     /// Finds the program and prepares the handler.
     ///
-    /// A name with a `/` is relative to the manifest's folder; any other is looked up in the search path.
+    /// A name with a `/` is relative to the manifest's folder; any other is looked up in the search
+    /// path.
     ///
     /// # Errors
     /// A message with the program and where it was searched.
@@ -87,10 +89,20 @@ impl CommandHandler {
             }
             path
         } else {
-            helmdeck_process::find(name, &config.path)
-                .ok_or_else(|| format!("the program \"{name}\" is not in the search path {}", config.path))?
+            helmdeck_process::find(name, &config.path).ok_or_else(|| {
+                format!(
+                    "the program \"{name}\" is not in the search path {}",
+                    config.path
+                )
+            })?
         };
-        Ok(Self { program, arguments: arguments.to_vec(), env, folder: folder.to_owned(), config })
+        Ok(Self {
+            program,
+            arguments: arguments.to_vec(),
+            env,
+            folder: folder.to_owned(),
+            config,
+        })
     }
 
     /// Returns the files that run: the program and its scripts.
@@ -102,7 +114,12 @@ impl CommandHandler {
             .iter()
             .map(|argument| self.folder.join(argument))
             .filter(|path| path.starts_with(&self.folder) && path.is_file());
-        Program::read(std::iter::once(self.program.clone()).chain(scripts).collect(), self.folder.clone())
+        Program::read(
+            std::iter::once(self.program.clone())
+                .chain(scripts)
+                .collect(),
+            self.folder.clone(),
+        )
     }
 
     fn prepared(&self, trace: Option<&Trace>) -> Command {
@@ -111,7 +128,10 @@ impl CommandHandler {
             command.env("TRACEPARENT", trace.context().to_string());
             command.envs(trace.state().map(|state| ("TRACESTATE", state)));
         }
-        command.args(&self.arguments).current_dir(&self.folder).envs(&self.env);
+        command
+            .args(&self.arguments)
+            .current_dir(&self.folder)
+            .envs(&self.env);
         command.into()
     }
 
@@ -123,12 +143,18 @@ impl CommandHandler {
                 } else {
                     Code::HandlerFailed
                 };
-                let why = cannot_run(&self.program).unwrap_or_else(|| missing(&self.program, &error));
-                Error::new(code, format!("the program of the pack cannot be started: {why}")).with_source(error)
+                let why =
+                    cannot_run(&self.program).unwrap_or_else(|| missing(&self.program, &error));
+                Error::new(
+                    code,
+                    format!("the program of the pack cannot be started: {why}"),
+                )
+                .with_source(error)
             }
-            Failure::TooLarge(limit) => {
-                Error::new(Code::InvalidOutput, format!("the program wrote more than {limit} bytes"))
-            }
+            Failure::TooLarge(limit) => Error::new(
+                Code::InvalidOutput,
+                format!("the program wrote more than {limit} bytes"),
+            ),
             failure => Error::new(Code::HandlerFailed, "the program was lost").with_source(failure),
         }
     }
@@ -147,9 +173,17 @@ impl Handler for CommandHandler {
         )
         .await;
         let finished = finished.map_err(|failure| self.failed(failure))?;
-        let (status, output, noise) = (finished.status, finished.stdout.into_bytes(), finished.stderr.into_bytes());
+        let (status, output, noise) = (
+            finished.status,
+            finished.stdout.into_bytes(),
+            finished.stderr.into_bytes(),
+        );
 
-        let revealed = context.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
+        let revealed = context
+            .secrets
+            .as_ref()
+            .map(|secrets| secrets.revealed())
+            .unwrap_or_default();
         let failure = (!status.success()).then(|| explained(&output, &noise, &revealed));
         // Redacted before it is cut: half a secret would not be found.
         let mut noise = redact::text(&String::from_utf8_lossy(&noise), &revealed).into_owned();
@@ -161,9 +195,13 @@ impl Handler for CommandHandler {
             tracing::debug!(pack.name = %context.pack, stderr = noise, "a program wrote to stderr");
         }
         let output = trim(output);
-        let place = |error: &serde_json::Error| format!("line {}, column {}", error.line(), error.column());
+        let place =
+            |error: &serde_json::Error| format!("line {}, column {}", error.line(), error.column());
         Json::parse(output).map(Reply::json).map_err(|error| {
-            let message = format!("the program's output is not one JSON document ({})", place(&error));
+            let message = format!(
+                "the program's output is not one JSON document ({})",
+                place(&error)
+            );
             Error::new(Code::InvalidOutput, message).with_source(error)
         })
     }
@@ -179,11 +217,16 @@ fn cannot_run(path: &Path) -> Option<String> {
         return Some(format!("{shown} is not executable; run `chmod +x {shown}`"));
     }
     let mut start = [0; 512];
-    let count = std::fs::File::open(path).and_then(|mut file| file.read(&mut start)).ok()?;
+    let count = std::fs::File::open(path)
+        .and_then(|mut file| file.read(&mut start))
+        .ok()?;
     let start = &start[..count];
     let is_text = !start.contains(&0) && std::str::from_utf8(&start[..start.len().min(64)]).is_ok();
-    (is_text && !start.starts_with(b"#!"))
-        .then(|| format!("{shown} has no first line that names its interpreter, like `#!/usr/bin/env python3`"))
+    (is_text && !start.starts_with(b"#!")).then(|| {
+        format!(
+            "{shown} has no first line that names its interpreter, like `#!/usr/bin/env python3`"
+        )
+    })
 }
 
 /// Explains why an executable program was not started.
@@ -234,21 +277,27 @@ const PROGRAM_CODES: &[Code] = &[
 ];
 
 fn explained(output: &[u8], noise: &[u8], secrets: &[Secret]) -> Explanation {
-    let envelope =
-        serde_json::from_slice::<Envelope>(output).ok().filter(|failure| PROGRAM_CODES.contains(&failure.error.code));
+    let envelope = serde_json::from_slice::<Envelope>(output)
+        .ok()
+        .filter(|failure| PROGRAM_CODES.contains(&failure.error.code));
     if let Some(Envelope { error }) = envelope
         && let Some(message) = quote::foreign(error.message.as_bytes(), secrets, TextEnd::Head)
     {
-        return Explanation::Error(error.code, message, error.retry_after_ms.map(Duration::from_millis));
+        return Explanation::Error(
+            error.code,
+            message,
+            error.retry_after_ms.map(Duration::from_millis),
+        );
     }
     quote::foreign(noise, secrets, TextEnd::Tail).map_or(Explanation::Silent, Explanation::Stderr)
 }
 
 impl Explanation {
     fn error(self, status: ExitStatus) -> Error {
-        let how = status
-            .code()
-            .map_or_else(|| "was killed by a signal".to_owned(), |code| format!("exited with status {code}"));
+        let how = status.code().map_or_else(
+            || "was killed by a signal".to_owned(),
+            |code| format!("exited with status {code}"),
+        );
         match self {
             Self::Error(code, message, after) => {
                 let error = Error::new(code, format!("the program says: {message}"));
@@ -257,9 +306,10 @@ impl Explanation {
                     None => error,
                 }
             }
-            Self::Stderr(text) => {
-                Error::new(Code::HandlerFailed, format!("the program {how}; its stderr ends: {text}"))
-            }
+            Self::Stderr(text) => Error::new(
+                Code::HandlerFailed,
+                format!("the program {how}; its stderr ends: {text}"),
+            ),
             Self::Silent => Error::new(Code::HandlerFailed, format!("the program {how}")),
         }
     }

@@ -10,7 +10,8 @@ use std::time::Duration;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
-/// Buckets of the metric: from 50 microseconds to about 200 seconds, each three times the one before.
+/// Buckets of the metric: from 50 microseconds to about 200 seconds, each three times the one
+/// before.
 const SHOWN: usize = 15;
 /// Buckets between two of the metric.
 const STEPS: usize = 3;
@@ -54,7 +55,10 @@ struct Shared {
 
 impl Default for Shared {
     fn default() -> Self {
-        Self { counts: [const { AtomicU64::new(0) }; BUCKETS], nanos: AtomicU64::new(0) }
+        Self {
+            counts: [const { AtomicU64::new(0) }; BUCKETS],
+            nanos: AtomicU64::new(0),
+        }
     }
 }
 
@@ -129,7 +133,10 @@ mod tests {
     #[test]
     fn bounds_grow_and_meet_those_of_the_metric() {
         assert!(BOUNDS.is_sorted_by(|one, next| one < next), "{BOUNDS:?}");
-        assert_eq!((BOUNDS[0], BOUNDS[BELOW], BOUNDS[BELOW + STEPS]), (1_851, 50_000, 150_000));
+        assert_eq!(
+            (BOUNDS[0], BOUNDS[BELOW], BOUNDS[BELOW + STEPS]),
+            (1_851, 50_000, 150_000)
+        );
         assert_eq!(BOUNDS.last(), Some(&(50_000 * 3_u64.pow(14))));
     }
 
@@ -142,7 +149,10 @@ mod tests {
         let counts = durations.counts();
         let near = |share, exact: u64| {
             let found = quantile(&counts, share).unwrap();
-            assert!(found.abs_diff(exact) * 100 <= exact * 44, "{share}: {found}");
+            assert!(
+                found.abs_diff(exact) * 100 <= exact * 44,
+                "{share}: {found}"
+            );
         };
         near(0.5, 5_000);
         near(0.99, 9_900);

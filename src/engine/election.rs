@@ -1,7 +1,7 @@
 //! Election of the one process that does work for all processes on a store.
 //!
-//! The elected process holds a lock of the store with an end, and renews it before each piece of work. Another one takes
-//! over when it resigns, or after the end.
+//! The elected process holds a lock of the store with an end, and renews it before each piece of
+//! work. Another one takes over when it resigns, or after the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,12 @@ pub(crate) struct Election {
 impl Election {
     /// Makes a candidate for some work.
     pub(crate) fn new(store: Arc<dyn Store>, name: &'static str, term: Duration) -> Self {
-        Self { store, name, term, held: Mutex::new(None) }
+        Self {
+            store,
+            name,
+            term,
+            held: Mutex::new(None),
+        }
     }
 
     /// Renews the election, or tries to win it; `false` if another process is elected.

@@ -54,7 +54,8 @@ impl Engine {
     /// Finds the pack of a call.
     ///
     /// # Errors
-    /// `not_found` if the pack or version does not exist; the error of an MCP server that must first list its tools.
+    /// `not_found` if the pack or version does not exist; the error of an MCP server that must
+    /// first list its tools.
     pub async fn find(&self, call: &Call) -> Result<Found> {
         Ok(Found::new(Arc::clone(&self.0), self.0.find(call).await?))
     }
@@ -73,18 +74,25 @@ impl Engine {
     /// Explains the state of the cache for a call, without running anything.
     ///
     /// # Errors
-    /// As the call itself up to its credentials; `conflict` if its manifest does not open its gate, or this call is not cached.
+    /// As the call itself up to its credentials; `conflict` if its manifest does not open its gate,
+    /// or this call is not cached.
     pub async fn explain(&self, call: Call) -> Result<Explanation> {
         let pack = self.0.registered(call.pack.as_str(), call.version)?;
         memory::explain(&pack, call).await
     }
 
-    /// Returns what saved runs and upstream requests of a pack would have cost, in USD; `None` without a price.
+    /// Returns what saved runs and upstream requests of a pack would have cost, in USD; `None`
+    /// without a price.
     #[must_use]
     pub fn saved_usd(&self, pack: &str, runs: u64, requests: u64) -> Option<f64> {
         let registered = self.0.registered(pack, None).ok();
-        let upstream = registered.as_ref().and_then(|pack| pack.upstream.as_deref());
-        self.0.config.prices.saved_usd(pack, upstream, runs, requests)
+        let upstream = registered
+            .as_ref()
+            .and_then(|pack| pack.upstream.as_deref());
+        self.0
+            .config
+            .prices
+            .saved_usd(pack, upstream, runs, requests)
     }
 
     /// Returns every pack that can work, in its latest version, sorted by name.
@@ -95,11 +103,15 @@ impl Engine {
         packs
     }
 
-    /// Returns every pack in its latest version, sorted by name, also those that wait for something.
+    /// Returns every pack in its latest version, sorted by name, also those that wait for
+    /// something.
     #[must_use]
     pub fn all_packs(&self) -> Vec<PackInfo> {
         let snapshot = self.0.registry.snapshot();
-        let latest = snapshot.packs.values().filter_map(|versions| versions.last()?.registered(&self.0).ok());
+        let latest = snapshot
+            .packs
+            .values()
+            .filter_map(|versions| versions.last()?.registered(&self.0).ok());
         latest.map(|pack| pack.info(&snapshot)).collect()
     }
 
@@ -124,7 +136,11 @@ impl Engine {
     #[must_use]
     pub fn refused(&self) -> Vec<ManifestError> {
         let snapshot = self.0.registry.snapshot();
-        let read_later = snapshot.packs.values().flatten().filter_map(|pack| pack.refusal());
+        let read_later = snapshot
+            .packs
+            .values()
+            .flatten()
+            .filter_map(|pack| pack.refusal());
         snapshot.refused.iter().chain(read_later).cloned().collect()
     }
 
@@ -149,47 +165,58 @@ impl Engine {
         self.0.metrics.encode()
     }
 
-    /// Returns the readiness checks of this engine, by name. It reads from the store, at most once a second.
+    /// Returns the readiness checks of this engine, by name. It reads from the store, at most once
+    /// a second.
     pub async fn ready(&self) -> Vec<(&'static str, Result<(), String>)> {
         self.0.ready().await
     }
 
-    /// Reads the packs folder again. Bad manifests are listed as refused; all other packs are served.
+    /// Reads the packs folder again. Bad manifests are listed as refused; all other packs are
+    /// served.
     pub fn reload(&self) {
         self.0.reload();
     }
 
     /// Ends jobs and sessions, writes the queues, releases the store, and stops every task.
     ///
-    /// Does not wait for calls in progress. Returns the number of purges that the store has not carried out: they are in
-    /// the journal, if there is one, and the next process with it carries them out.
+    /// Does not wait for calls in progress. Returns the number of purges that the store has not
+    /// carried out: they are in the journal, if there is one, and the next process with it carries
+    /// them out.
     pub async fn shutdown(&self) -> usize {
         self.0.shutdown().await
     }
 
     /// Starts the background sweeps. Call it once.
     ///
-    /// They remove sessions that earlier processes left, expired artifacts, jobs of lost processes, and rows of the
-    /// store (at once, and then `memory.interval` after each run). [`Engine::shutdown`] ends them.
+    /// They remove sessions that earlier processes left, expired artifacts, jobs of lost processes,
+    /// and rows of the store (at once, and then `memory.interval` after each run).
+    /// [`Engine::shutdown`] ends them.
     pub fn start_sweeping(&self, memory: JanitorConfig) {
         let inner = &self.0;
         if let Some(sessions) = inner.sessions.clone() {
             tokio::spawn(async move { sessions.sweep().await });
         }
         if let Some(store) = inner.artifacts.clone() {
-            inner.janitor.sweep_artifacts(store, &inner.metrics, inner.config.artifacts.sweep_interval, &inner.stop);
+            inner.janitor.sweep_artifacts(
+                store,
+                &inner.metrics,
+                inner.config.artifacts.sweep_interval,
+                &inner.stop,
+            );
         }
         inner.jobs.end_lost_in_background();
         if let Some(control) = &inner.memory {
             let (store, clock) = (Arc::clone(control.store()), Arc::clone(&inner.clock));
-            inner.janitor.sweep_rows(store, clock, &inner.metrics, memory, &inner.stop);
+            inner
+                .janitor
+                .sweep_rows(store, clock, &inner.metrics, memory, &inner.stop);
         }
     }
 
     /// Deletes expired artifacts in a local folder, for a process that is about to end.
     ///
-    /// The future may be dropped halfway; the next sweep continues there. Buckets are left to servers, because this
-    /// would query them at each call.
+    /// The future may be dropped halfway; the next sweep continues there. Buckets are left to
+    /// servers, because this would query them at each call.
     pub async fn sweep_files_once(&self) {
         if let Some(store) = self.0.artifacts.as_ref().filter(|store| !store.is_bucket()) {
             janitor::sweep_artifacts_once(store, &self.0.metrics).await;
@@ -208,29 +235,39 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::open_artifact`]; `too_large` if it is longer.
-    pub async fn artifact_up_to(&self, identity: &Identity, key: &str, max_bytes: u64) -> Result<(ArtifactRef, Bytes)> {
+    pub async fn artifact_up_to(
+        &self,
+        identity: &Identity,
+        key: &str,
+        max_bytes: u64,
+    ) -> Result<(ArtifactRef, Bytes)> {
         self.0.artifacts()?.whole(identity, key, max_bytes).await
     }
 
     /// Opens an artifact of this caller as a stream.
     ///
-    /// Without a caller (operators only), it opens an artifact of any caller. A damaged artifact ends with an error
-    /// before its last piece; one of at most 1 MiB is not opened.
+    /// Without a caller (operators only), it opens an artifact of any caller. A damaged artifact
+    /// ends with an error before its last piece; one of at most 1 MiB is not opened.
     ///
     /// # Errors
-    /// `not_found` if it does not exist, has expired or belongs to another caller; `artifact_failed` if it cannot be
-    /// read.
-    pub async fn open_artifact(&self, owner: Option<&Identity>, key: &str) -> Result<(ArtifactRef, ByteStream)> {
+    /// `not_found` if it does not exist, has expired or belongs to another caller;
+    /// `artifact_failed` if it cannot be read.
+    pub async fn open_artifact(
+        &self,
+        owner: Option<&Identity>,
+        key: &str,
+    ) -> Result<(ArtifactRef, ByteStream)> {
         self.0.artifacts()?.open(owner, key).await
     }
 
     /// Lists the artifacts of a caller, newest first.
     ///
-    /// Without a caller (operators only), it lists those of all callers. `limit` is the size of a page, `after` the
-    /// `next` of the previous page.
+    /// Without a caller (operators only), it lists those of all callers. `limit` is the size of a
+    /// page, `after` the `next` of the previous page.
     ///
     /// # Errors
-    /// `invalid_input` if `after` comes from no page; `artifact_failed` if the artifact store does not answer.
+    /// `invalid_input` if `after` comes from no page; `artifact_failed` if the artifact store does
+    /// not answer.
     pub async fn artifacts(
         &self,
         owner: Option<&Identity>,
@@ -240,14 +277,18 @@ impl Engine {
     ) -> Result<ArtifactPage> {
         match &self.0.artifacts {
             Some(files) => files.list(owner, pack, limit, after).await,
-            None => Ok(ArtifactPage { artifacts: Vec::new(), next: None }),
+            None => Ok(ArtifactPage {
+                artifacts: Vec::new(),
+                next: None,
+            }),
         }
     }
 
     /// Deletes an artifact of this caller; without a caller (operators only), of any caller.
     ///
     /// # Errors
-    /// `not_found` if it does not exist or belongs to another caller; `artifact_failed` if it cannot be deleted.
+    /// `not_found` if it does not exist or belongs to another caller; `artifact_failed` if it
+    /// cannot be deleted.
     pub async fn delete_artifact(&self, owner: Option<&Identity>, key: &str) -> Result<()> {
         self.0.artifacts()?.delete(owner, key).await
     }
@@ -257,8 +298,8 @@ impl Engine {
     /// This includes artifacts that are being written.
     ///
     /// # Errors
-    /// `artifact_failed` if the artifact store does not answer. Deleted artifacts stay deleted; a retry deletes the
-    /// rest.
+    /// `artifact_failed` if the artifact store does not answer. Deleted artifacts stay deleted; a
+    /// retry deletes the rest.
     pub async fn forget_artifacts(&self, tenant: &str, user: &str) -> Result<u64> {
         match &self.0.artifacts {
             Some(files) => files.forget(tenant, user).await,
@@ -301,16 +342,16 @@ impl Engine {
     /// Returns a session of a caller, to run commands in.
     ///
     /// # Errors
-    /// `not_found` if it has ended, never was, or belongs to another caller; `session_unavailable` if this engine has
-    /// none.
+    /// `not_found` if it has ended, never was, or belongs to another caller; `session_unavailable`
+    /// if this engine has none.
     pub async fn session(&self, identity: &Identity, id: &str) -> Result<Arc<dyn Session>> {
         Ok(self.0.sessions()?.of(identity, id).await?.handle())
     }
 
     /// Ends a session of a caller, with everything that runs in it.
     ///
-    /// Without a caller (operators only), it ends a session of any caller. Commands of other processes in it end within
-    /// two seconds.
+    /// Without a caller (operators only), it ends a session of any caller. Commands of other
+    /// processes in it end within two seconds.
     ///
     /// # Errors
     /// As [`Engine::session`]; `internal` if a part of it cannot be removed.
@@ -328,16 +369,18 @@ impl Engine {
 
     /// Queues a call as a job, which continues without its caller.
     ///
-    /// The call's own deadline, cancel and progress are ignored; the pack's timeout counts from the start of the run.
-    /// Input and credentials are checked first.
+    /// The call's own deadline, cancel and progress are ignored; the pack's timeout counts from the
+    /// start of the run. Input and credentials are checked first.
     ///
     /// # Errors
-    /// `not_found`, `invalid_input`, `credential_invalid`, `forbidden` as [`Engine::call`]; `unauthenticated` for an
-    /// anonymous caller; `overloaded` if too many jobs wait (in total or for this caller), if the server is about to
-    /// stop, or if the job cannot be written to the database: then nothing was done.
+    /// `not_found`, `invalid_input`, `credential_invalid`, `forbidden` as [`Engine::call`];
+    /// `unauthenticated` for an anonymous caller; `overloaded` if too many jobs wait (in total or
+    /// for this caller), if the server is about to stop, or if the job cannot be written to the
+    /// database: then nothing was done.
     pub async fn submit(&self, call: Call) -> Result<Job> {
         if call.identity.is_anonymous() {
-            // All callers without a token have one identity: each would see and cancel the jobs of the others.
+            // All callers without a token have one identity: each would see and cancel the jobs of
+            // the others.
             return Err(Error::new(
                 Code::Unauthenticated,
                 "only the owner of a job can read it; send the token that started it",
@@ -349,21 +392,29 @@ impl Engine {
         if let Some(layer) = &pack.credentials {
             credentials::resolve(layer, &checked)?;
         }
-        let plan = RunPlan { bound: checked.stage.pinned_session.is_some(), ..pack.plan() };
-        self.0.jobs.submit(call, plan, Arc::clone(&self.0) as _).await
+        let plan = RunPlan {
+            bound: checked.stage.pinned_session.is_some(),
+            ..pack.plan()
+        };
+        self.0
+            .jobs
+            .submit(call, plan, Arc::clone(&self.0) as _)
+            .await
     }
 
-    /// Takes jobs of the queue that servers share, and runs the schedules of packs as jobs of `caller`.
+    /// Takes jobs of the queue that servers share, and runs the schedules of packs as jobs of
+    /// `caller`.
     ///
-    /// Call it once, in a server. Without a caller no schedule runs; without a shared queue or a memory key every job runs
-    /// in the process that took it. [`Engine::shutdown`] ends it.
+    /// Call it once, in a server. Without a caller no schedule runs; without a shared queue or a
+    /// memory key every job runs in the process that took it. [`Engine::shutdown`] ends it.
     pub fn serve_jobs(&self, caller: Option<Identity>) {
         let runner: Arc<dyn JobRunner> = Arc::clone(&self.0) as _;
         self.0.jobs.claim_in_background(Arc::downgrade(&runner));
         self.0.run_schedules_in_background(caller.map(Arc::new));
     }
 
-    /// Takes no more jobs of the queue that servers share: the others run them. Those that run here continue.
+    /// Takes no more jobs of the queue that servers share: the others run them. Those that run here
+    /// continue.
     pub fn leave_queued_jobs(&self) {
         self.0.jobs.claim_no_more();
     }
@@ -371,7 +422,8 @@ impl Engine {
     /// Returns a job of `owner`; without an owner (operators only), of any caller.
     ///
     /// # Errors
-    /// `not_found` if it does not exist, or belongs to another caller; `overloaded` if the database is not available.
+    /// `not_found` if it does not exist, or belongs to another caller; `overloaded` if the database
+    /// is not available.
     pub async fn job(&self, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
         self.0.jobs.job(owner, id).await
     }
@@ -387,8 +439,8 @@ impl Engine {
     /// Returns the result of a job: the outcome of its call, or its error.
     ///
     /// # Errors
-    /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if the job does not exist, or
-    /// if its result is not kept, with the reason.
+    /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if the job
+    /// does not exist, or if its result is not kept, with the reason.
     pub async fn job_outcome(&self, owner: Option<&Identity>, id: &JobId) -> Result<Outcome> {
         self.0.jobs.outcome(owner, id).await
     }
@@ -407,15 +459,20 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::job`].
-    pub async fn wait_for_job(&self, owner: Option<&Identity>, id: &JobId, limit: Duration) -> Result<Job> {
+    pub async fn wait_for_job(
+        &self,
+        owner: Option<&Identity>,
+        id: &JobId,
+        limit: Duration,
+    ) -> Result<Job> {
         self.0.jobs.wait_for(owner, id, limit).await
     }
 
     /// Follows a job: its state now, then every change; the stream ends after the last one.
     ///
-    /// With `after`, the number of an event, it continues after that event. For a job of this process, every report
-    /// comes, unless the reader is hundreds behind. For a job of another process, the stream shows the row in the
-    /// database, about twice a second.
+    /// With `after`, the number of an event, it continues after that event. For a job of this
+    /// process, every report comes, unless the reader is hundreds behind. For a job of another
+    /// process, the stream shows the row in the database, about twice a second.
     ///
     /// # Errors
     /// As [`Engine::job`].
@@ -430,8 +487,8 @@ impl Engine {
 
     /// Starts no more jobs.
     ///
-    /// Jobs that wait in this process fail, to be submitted again later; those in the queue that servers share wait on.
-    /// Running jobs continue until [`Engine::shutdown`].
+    /// Jobs that wait in this process fail, to be submitted again later; those in the queue that
+    /// servers share wait on. Running jobs continue until [`Engine::shutdown`].
     pub async fn drain_jobs(&self) {
         self.0.jobs.drain().await;
     }
@@ -446,7 +503,8 @@ impl Engine {
     /// The server's `start_timeout` limits the wait.
     ///
     /// # Errors
-    /// Why the server does not answer. An unknown pack is no error here: [`Engine::pack`] reports it.
+    /// Why the server does not answer. An unknown pack is no error here: [`Engine::pack`] reports
+    /// it.
     pub async fn await_pack(&self, pack: &str) -> Result<()> {
         self.0.await_pack(pack).await
     }
@@ -495,8 +553,8 @@ impl Engine {
 
     /// Waits for the first answers after [`Engine::import_in_background`].
     ///
-    /// It waits at most `start_timeout` and 10 s for each server, and not for servers whose tools are stored. Returns
-    /// whether the tools of all servers are known.
+    /// It waits at most `start_timeout` and 10 s for each server, and not for servers whose tools
+    /// are stored. Returns whether the tools of all servers are known.
     pub async fn packs_settled(&self) -> bool {
         match &self.0.servers {
             Some(servers) => {

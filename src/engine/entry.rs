@@ -11,8 +11,8 @@ use crate::registry::{PackSource, Registered};
 
 /// One version of one pack in the registry.
 ///
-/// A built-in pack is read when it is first needed: a server starts with dozens, and uses few. What a start needs of them
-/// is known without: name, version, and the condition for being listed.
+/// A built-in pack is read when it is first needed: a server starts with dozens, and uses few. What
+/// a start needs of them is known without: name, version, and the condition for being listed.
 pub(crate) struct PackEntry {
     pub(crate) name: PackName,
     pub(crate) version: Version,
@@ -41,7 +41,8 @@ impl PackEntry {
         }
     }
 
-    /// Returns the entry of a built-in pack that is read later; `None` if its manifest has to be read now.
+    /// Returns the entry of a built-in pack that is read later; `None` if its manifest has to be
+    /// read now.
     pub(crate) fn unread(builtin: &Builtin) -> Option<Self> {
         let (name, version) = Manifest::head(builtin.manifest)?;
         Some(Self {
@@ -59,14 +60,29 @@ impl PackEntry {
     ///
     /// # Errors
     /// Why the manifest of a built-in pack is refused.
-    pub(crate) fn registered(&self, inner: &Arc<Inner>) -> Result<&Arc<Registered>, &ManifestError> {
+    pub(crate) fn registered(
+        &self,
+        inner: &Arc<Inner>,
+    ) -> Result<&Arc<Registered>, &ManifestError> {
         let read = || {
-            let refuse =
-                |message: &str| ManifestError { file: self.file.to_string(), line: None, message: message.into() };
-            let builtin = self.builtin.as_ref().ok_or_else(|| refuse("the pack was not read"))?;
+            let refuse = |message: &str| ManifestError {
+                file: self.file.to_string(),
+                line: None,
+                message: message.into(),
+            };
+            let builtin = self
+                .builtin
+                .as_ref()
+                .ok_or_else(|| refuse("the pack was not read"))?;
             let manifest = Manifest::parse_builtin(builtin.file, builtin.manifest)?;
             let (handler, contract) = (Arc::clone(&builtin.handler), manifest.contract(&[]));
-            Ok(Arc::new(inner.register(manifest, handler, contract, None, PackSource::Builtin)))
+            Ok(Arc::new(inner.register(
+                manifest,
+                handler,
+                contract,
+                None,
+                PackSource::Builtin,
+            )))
         };
         self.registered.get_or_init(read).as_ref()
     }
@@ -77,7 +93,10 @@ impl PackEntry {
     /// `internal` if the manifest of a built-in pack is refused.
     pub(crate) fn callable(&self, inner: &Arc<Inner>) -> Result<Arc<Registered>> {
         self.registered(inner).map(Arc::clone).map_err(|error| {
-            let message = format!("pack \"{}\" cannot be called: its manifest is refused: {error}", self.name);
+            let message = format!(
+                "pack \"{}\" cannot be called: its manifest is refused: {error}",
+                self.name
+            );
             Error::new(Code::Internal, message)
         })
     }

@@ -48,17 +48,27 @@ pub(crate) fn read(folder: &Path) -> Vec<Read> {
             Ok((manifest, _)) => Some(manifest.name.to_string()),
             Err(_) => bounded(&file).ok().and_then(|text| name_in(&text)),
         };
-        Read { file: file.display().to_string(), name, manifest }
+        Read {
+            file: file.display().to_string(),
+            name,
+            manifest,
+        }
     };
     files.into_iter().map(read).collect()
 }
 
 /// Finds `name = "..."` at the top of a manifest that cannot be read otherwise.
 fn name_in(text: &str) -> Option<String> {
-    let top = text.lines().map(str::trim).take_while(|line| !line.starts_with('['));
-    let mut values = top.filter_map(|line| line.strip_prefix("name")?.trim_start().strip_prefix('='));
+    let top = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with('['));
+    let mut values =
+        top.filter_map(|line| line.strip_prefix("name")?.trim_start().strip_prefix('='));
     let name = values.next()?.trim().trim_matches(['"', '\'']);
-    helmdeck_core::PackName::new(name).ok().map(|name| name.to_string())
+    helmdeck_core::PackName::new(name)
+        .ok()
+        .map(|name| name.to_string())
 }
 
 /// Reads one manifest; the returned path is its folder.
@@ -68,12 +78,22 @@ fn name_in(text: &str) -> Option<String> {
 pub(crate) fn read_one(file: &Path) -> Result<(Manifest, PathBuf), ManifestError> {
     let shown = file.display().to_string();
     let folder = file.parent().unwrap_or(Path::new(".")).to_owned();
-    let text = bounded(file).map_err(|message| ManifestError { file: shown.clone(), line: None, message })?;
+    let text = bounded(file).map_err(|message| ManifestError {
+        file: shown.clone(),
+        line: None,
+        message,
+    })?;
     let manifest = Manifest::parse(&shown, &text, &|name| {
         let path = folder.join(name);
         let inside = !Path::new(name).is_absolute()
-            && !Path::new(name).components().any(|part| part == std::path::Component::ParentDir);
-        if inside { bounded(&path) } else { Err(format!("{name} must lie in the manifest's folder")) }
+            && !Path::new(name)
+                .components()
+                .any(|part| part == std::path::Component::ParentDir);
+        if inside {
+            bounded(&path)
+        } else {
+            Err(format!("{name} must lie in the manifest's folder"))
+        }
     })?;
     if matches!(manifest.handler, HandlerSpec::Http(_))
         && let Some(line) = token_line(&text)
@@ -82,7 +102,11 @@ pub(crate) fn read_one(file: &Path) -> Result<(Manifest, PathBuf), ManifestError
             "the line holds what looks like a token; declare it in `credentials` and write \"{credential:<name>}\" \
                        instead of writing it down"
                 .to_owned();
-        return Err(ManifestError { file: shown, line: Some(line), message });
+        return Err(ManifestError {
+            file: shown,
+            line: Some(line),
+            message,
+        });
     }
     Ok((manifest, folder))
 }
@@ -91,30 +115,47 @@ pub(crate) fn read_one(file: &Path) -> Result<(Manifest, PathBuf), ManifestError
 ///
 /// Comments count too, because readers of the file see them.
 fn token_line(text: &str) -> Option<usize> {
-    text.lines().position(|line| leaks::has_leak(line.as_bytes())).map(|index| index + 1)
+    text.lines()
+        .position(|line| leaks::has_leak(line.as_bytes()))
+        .map(|index| index + 1)
 }
 
 fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
     for entry in entries.flatten() {
-        let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
+        let (path, Ok(kind)) = (entry.path(), entry.file_type()) else {
+            continue;
+        };
         let hidden = entry.file_name().to_string_lossy().starts_with('.');
         if hidden {
             continue;
         }
         if kind.is_dir() && depth < MAX_DEPTH {
             collect(&path, depth + 1, files);
-        } else if path.extension().is_some_and(|extension| extension == "toml") && path.is_file() {
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+            && path.is_file()
+        {
             files.push(path);
         }
     }
 }
 
 fn bounded(file: &Path) -> Result<String, String> {
-    let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let size = std::fs::metadata(file).map_err(|error| format!("{name} cannot be read: {error}"))?.len();
+    let name = file
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let size = std::fs::metadata(file)
+        .map_err(|error| format!("{name} cannot be read: {error}"))?
+        .len();
     if size > MAX_FILE_BYTES {
-        return Err(format!("{name} is {size} bytes, the limit is {MAX_FILE_BYTES}"));
+        return Err(format!(
+            "{name} is {size} bytes, the limit is {MAX_FILE_BYTES}"
+        ));
     }
     std::fs::read_to_string(file).map_err(|error| format!("{name} cannot be read: {error}"))
 }
@@ -125,10 +166,14 @@ fn bounded(file: &Path) -> Result<String, String> {
 ///
 /// # Errors
 /// If the system cannot watch the folder, for example because it does not exist.
-pub(crate) fn watch(folder: &Path, changed: impl Fn() + Send + Sync + 'static) -> notify::Result<Watch> {
+pub(crate) fn watch(
+    folder: &Path,
+    changed: impl Fn() + Send + Sync + 'static,
+) -> notify::Result<Watch> {
     let (sender, mut receiver) = mpsc::channel::<()>(1);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        // Reading the folder makes access events; only changes count. A full channel means a reload is due anyway.
+        // Reading the folder makes access events; only changes count. A full channel means a reload
+        // is due anyway.
         if event.is_ok_and(|event| !event.kind.is_access()) {
             let _ = sender.try_send(());
         }
@@ -136,11 +181,17 @@ pub(crate) fn watch(folder: &Path, changed: impl Fn() + Send + Sync + 'static) -
     watcher.watch(folder, RecursiveMode::Recursive)?;
     let task = tokio::spawn(async move {
         while receiver.recv().await.is_some() {
-            while tokio::time::timeout(SETTLE, receiver.recv()).await.is_ok_and(|more| more.is_some()) {}
+            while tokio::time::timeout(SETTLE, receiver.recv())
+                .await
+                .is_ok_and(|more| more.is_some())
+            {}
             changed();
         }
     });
-    Ok(Watch { _watcher: Box::new(watcher), task })
+    Ok(Watch {
+        _watcher: Box::new(watcher),
+        task,
+    })
 }
 
 /// Keeps a watch alive.
@@ -154,7 +205,13 @@ pub(crate) struct Watch {
 /// Calls `changed` after every change of it or in it.
 pub(crate) fn follow(folder: PathBuf, changed: impl Fn() + Send + Sync + 'static) -> Follow {
     let changed = Arc::new(changed);
-    let mut following = Following { folder, changed, seen: None, watch: None, warned: false };
+    let mut following = Following {
+        folder,
+        changed,
+        seen: None,
+        watch: None,
+        warned: false,
+    };
     following.look();
     let task = tokio::spawn(async move {
         loop {
@@ -179,7 +236,9 @@ struct Following<F> {
 impl<F: Fn() + Send + Sync + 'static> Following<F> {
     /// Watches the folder if it exists. Returns whether it was replaced, or removed.
     fn look(&mut self) -> bool {
-        let about = std::fs::metadata(&self.folder).ok().filter(std::fs::Metadata::is_dir);
+        let about = std::fs::metadata(&self.folder)
+            .ok()
+            .filter(std::fs::Metadata::is_dir);
         let now = about.map(|about| (about.dev(), about.ino()));
         if now == self.seen {
             return false;

@@ -1,7 +1,7 @@
 //! Innermost service: runs a handler once, under its deadline.
 //!
-//! A panic becomes `handler_failed`. The handler's output is redacted here, of the secrets that the handler was given.
-//! So no outer layer (checks, cache, log, reply) ever sees one.
+//! A panic becomes `handler_failed`. The handler's output is redacted here, of the secrets that the
+//! handler was given. So no outer layer (checks, cache, log, reply) ever sees one.
 
 use parking_lot::Mutex;
 use std::future::Future;
@@ -19,8 +19,8 @@ use helmdeck_core::memory::{Memory, NoMemory, Owner, Views};
 use helmdeck_core::outcome::{Remark, UsedGrant};
 use helmdeck_core::trace::SpanKind;
 use helmdeck_core::{
-    Caching, Call, Clock, Code, Context, Error, Handler, Json, Manifest, Outcome, PackName, Reply, Result, RunId,
-    Version,
+    Caching, Call, Clock, Code, Context, Error, Handler, Json, Manifest, Outcome, PackName, Reply,
+    Result, RunId, Version,
 };
 use tower::Service;
 
@@ -55,13 +55,20 @@ impl Service<Call> for HandlerService {
 }
 
 async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
-    let Runner { manifest, handler, packs, clock, .. } = &*runner;
+    let Runner {
+        manifest,
+        handler,
+        packs,
+        clock,
+        ..
+    } = &*runner;
     let memory = memory(&runner, &call);
     let secrets = call.stage.secrets.clone();
     let progress = match (call.progress, &secrets) {
-        (Some(inner), Some(secrets)) => {
-            Some(Arc::new(redact::CleanProgress { inner, secrets: Arc::clone(secrets) }) as _)
-        }
+        (Some(inner), Some(secrets)) => Some(Arc::new(redact::CleanProgress {
+            inner,
+            secrets: Arc::clone(secrets),
+        }) as _),
         (progress, _) => progress,
     };
     let limit = Instant::now() + manifest.timeout;
@@ -71,7 +78,10 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
     let noting = (!matches!(memory, Err(NoMemory::Off | NoMemory::Unavailable(_))))
         .then(|| Arc::new(Noting::new(Arc::clone(packs))));
     let mut correlation = call.correlation;
-    let mut span = correlation.begin_span(|| format!("run {}", manifest.name).into(), SpanKind::Internal);
+    let mut span = correlation.begin_span(
+        || format!("run {}", manifest.name).into(),
+        SpanKind::Internal,
+    );
     let context = Context {
         pack: manifest.name.clone(),
         version: manifest.version,
@@ -88,7 +98,11 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
         secrets: secrets.clone(),
         artifacts: call.stage.artifacts,
         session: call.stage.session,
-        packs: Some(noting.clone().map_or_else(|| Arc::clone(packs), |noting| noting as _)),
+        packs: Some(
+            noting
+                .clone()
+                .map_or_else(|| Arc::clone(packs), |noting| noting as _),
+        ),
         memory,
     };
 
@@ -107,9 +121,10 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
         None => Err(Error::new(Code::Cancelled, "the call was cancelled")),
         Some(Err(_)) => Err(timed_out(manifest)),
         // The panic's text may contain a secret, so it is not shown or logged.
-        Some(Ok(Err(_panic))) => {
-            Err(Error::new(Code::HandlerFailed, format!("the handler of pack \"{}\" panicked", manifest.name)))
-        }
+        Some(Ok(Err(_panic))) => Err(Error::new(
+            Code::HandlerFailed,
+            format!("the handler of pack \"{}\" panicked", manifest.name),
+        )),
         Some(Ok(Ok(result))) => result,
     };
 
@@ -118,15 +133,19 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
         span.fail(error.code().as_str(), "");
     }
     drop(span);
-    let revealed = secrets.map(|secrets| secrets.revealed()).unwrap_or_default();
+    let revealed = secrets
+        .map(|secrets| secrets.revealed())
+        .unwrap_or_default();
     let reply = result.map_err(|error| redact::error(error, &revealed))?;
     let (output, had_secret, not_modified) = match reply.output.clone() {
         Some(output) => clean(output, &revealed, manifest)?,
         None => match stale {
             Some(stale) => (stale.output, false, true),
             None => {
-                let message =
-                    format!("the handler of pack \"{}\" confirmed an answer that it was not given", manifest.name);
+                let message = format!(
+                    "the handler of pack \"{}\" confirmed an answer that it was not given",
+                    manifest.name
+                );
                 return Err(Error::new(Code::InvalidOutput, message));
             }
         },
@@ -137,7 +156,10 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
         remark.caching.no_store |= noted.caching.no_store;
         remark.caching.private |= noted.caching.private;
     }
-    if manifest.cache().is_some_and(|spec| spec.respect == Respect::None) {
+    if manifest
+        .cache()
+        .is_some_and(|spec| spec.respect == Respect::None)
+    {
         remark.caching = Caching::default();
     }
     Ok(outcome(manifest, output, remark))
@@ -146,7 +168,12 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
 /// Binds the memory to the caller. With gate 1 shut this copies one small value.
 fn memory(runner: &Runner, call: &Call) -> Result<Memory, NoMemory> {
     let views = runner.memory.as_ref().map_err(Clone::clone)?;
-    if call.stage.called_by.as_ref().is_some_and(|calling| calling.shared) {
+    if call
+        .stage
+        .called_by
+        .as_ref()
+        .is_some_and(|calling| calling.shared)
+    {
         return Err(NoMemory::Shared);
     }
     let owner = Owner {
@@ -163,25 +190,48 @@ fn memory(runner: &Runner, call: &Call) -> Result<Memory, NoMemory> {
 fn timed_out(manifest: &Manifest) -> Error {
     let limit: Duration = manifest.timeout;
     let limit = helmdeck_core::duration::format_duration(limit);
-    Error::new(Code::Timeout, format!("pack \"{}\" did not answer in time (its limit is {limit})", manifest.name))
+    Error::new(
+        Code::Timeout,
+        format!(
+            "pack \"{}\" did not answer in time (its limit is {limit})",
+            manifest.name
+        ),
+    )
 }
 
-fn clean(output: Json, revealed: &[helmdeck_core::Secret], manifest: &Manifest) -> Result<(Json, bool, bool)> {
+fn clean(
+    output: Json,
+    revealed: &[helmdeck_core::Secret],
+    manifest: &Manifest,
+) -> Result<(Json, bool, bool)> {
     match redact::bytes(output.bytes(), revealed) {
         std::borrow::Cow::Borrowed(_) => Ok((output, false, false)),
         std::borrow::Cow::Owned(bytes) => {
-            // A secret outside a string, such as a number, cannot be redacted without breaking the document.
+            // A secret outside a string, such as a number, cannot be redacted without breaking the
+            // document.
             let output = Json::parse(bytes).map_err(|_| {
-                Error::new(Code::InvalidOutput, format!("the output of pack \"{}\" holds a secret", manifest.name))
+                Error::new(
+                    Code::InvalidOutput,
+                    format!("the output of pack \"{}\" holds a secret", manifest.name),
+                )
             })?;
             Ok((output, true, false))
         }
     }
 }
 
-fn remark(reply: Reply, had_secret: bool, not_modified: bool, revealed: &[helmdeck_core::Secret]) -> Remark {
-    let validator =
-        reply.validator.filter(|validator| matches!(redact::text(validator, revealed), std::borrow::Cow::Borrowed(_)));
+fn remark(
+    reply: Reply,
+    had_secret: bool,
+    not_modified: bool,
+    revealed: &[helmdeck_core::Secret],
+) -> Remark {
+    let validator = reply.validator.filter(|validator| {
+        matches!(
+            redact::text(validator, revealed),
+            std::borrow::Cow::Borrowed(_)
+        )
+    });
     Remark {
         no_store: reply.no_store,
         confirm_always: reply.confirm_always,
@@ -209,13 +259,22 @@ struct Noted {
 
 impl Noting {
     fn new(packs: Arc<dyn Packs>) -> Self {
-        Self { packs, noted: Mutex::default() }
+        Self {
+            packs,
+            noted: Mutex::default(),
+        }
     }
 }
 
 #[async_trait]
 impl Packs for Noting {
-    async fn call(&self, from: &Context, pack: &PackName, version: Option<Version>, input: Json) -> Result<Outcome> {
+    async fn call(
+        &self,
+        from: &Context,
+        pack: &PackName,
+        version: Option<Version>,
+        input: Json,
+    ) -> Result<Outcome> {
         let outcome = self.packs.call(from, pack, version, input).await?;
         let mut noted = self.noted.lock();
         for one in &outcome.remark.used {
@@ -246,6 +305,7 @@ fn outcome(manifest: &Manifest, output: Json, remark: Remark) -> Outcome {
 
 /// Most runs write no files; they share one empty list.
 fn no_artifacts() -> Arc<[helmdeck_core::ArtifactRef]> {
-    static NONE: std::sync::LazyLock<Arc<[helmdeck_core::ArtifactRef]>> = std::sync::LazyLock::new(|| Arc::new([]));
+    static NONE: std::sync::LazyLock<Arc<[helmdeck_core::ArtifactRef]>> =
+        std::sync::LazyLock::new(|| Arc::new([]));
     Arc::clone(&NONE)
 }

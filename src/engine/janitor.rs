@@ -68,11 +68,19 @@ impl SweepMetrics {
 
     /// Measures the store. If that fails, the metrics keep the last numbers.
     async fn look(&self, store: &dyn Store) {
-        let Ok(stats) = store.stats().await else { return };
-        let of = |counts: &BTreeMap<String, u64>, kind: Kind| signed(counts.get(kind.as_str()).copied().unwrap_or(0));
+        let Ok(stats) = store.stats().await else {
+            return;
+        };
+        let of = |counts: &BTreeMap<String, u64>, kind: Kind| {
+            signed(counts.get(kind.as_str()).copied().unwrap_or(0))
+        };
         for kind in Kind::ALL {
-            self.rows.get_or_create(&[("kind", kind.as_str())]).set(of(&stats.rows_by_kind, kind));
-            self.bytes.get_or_create(&[("kind", kind.as_str())]).set(of(&stats.bytes_by_kind, kind));
+            self.rows
+                .get_or_create(&[("kind", kind.as_str())])
+                .set(of(&stats.rows_by_kind, kind));
+            self.bytes
+                .get_or_create(&[("kind", kind.as_str())])
+                .set(of(&stats.bytes_by_kind, kind));
         }
         self.expired.set(signed(stats.expired));
         self.disk.set(signed(stats.disk_bytes));
@@ -149,7 +157,11 @@ impl Sweep for ArtifactSweep {
                 self.metrics.totals.swept.inc_by(swept.files);
                 if swept.halves > 0 || swept.failures > 0 {
                     let (halves, failures) = (swept.halves, swept.failures);
-                    tracing::warn!(halves, failures, "files that were never whole were deleted, or some could not be");
+                    tracing::warn!(
+                        halves,
+                        failures,
+                        "files that were never whole were deleted, or some could not be"
+                    );
                 }
                 self.interval
             }
@@ -175,7 +187,14 @@ impl Janitor {
         interval: Duration,
         stop: &CancellationToken,
     ) {
-        self.start(ArtifactSweep { store, metrics: Arc::clone(metrics), interval }, stop);
+        self.start(
+            ArtifactSweep {
+                store,
+                metrics: Arc::clone(metrics),
+                interval,
+            },
+            stop,
+        );
     }
 
     /// Starts to sweep the rows of the store. It begins at once.
@@ -188,8 +207,22 @@ impl Janitor {
         stop: &CancellationToken,
     ) {
         let shown = metrics.register(SweepMetrics::register);
-        let election = Election::new(Arc::clone(&store), ELECTION, (2 * config.interval).max(SHORTEST_TERM));
-        self.start(RowSweep { store, election, clock, work: Work::default(), shown, config }, stop);
+        let election = Election::new(
+            Arc::clone(&store),
+            ELECTION,
+            (2 * config.interval).max(SHORTEST_TERM),
+        );
+        self.start(
+            RowSweep {
+                store,
+                election,
+                clock,
+                work: Work::default(),
+                shown,
+                config,
+            },
+            stop,
+        );
     }
 
     fn start(&self, sweep: impl Sweep + 'static, stop: &CancellationToken) {
@@ -212,7 +245,9 @@ pub(crate) async fn sweep_artifacts_once(store: &ArtifactStore, metrics: &Metric
         Ok(swept) => {
             metrics.totals.swept.inc_by(swept.files);
         }
-        Err(error) => tracing::debug!(%error, cause = %error.cause(), "files that have ended cannot be swept"),
+        Err(error) => {
+            tracing::debug!(%error, cause = %error.cause(), "files that have ended cannot be swept")
+        }
     }
 }
 
@@ -222,7 +257,9 @@ async fn run<S: Sweep>(sweep: S, stop: CancellationToken) {
         let wait = if S::FINISHES {
             sweep.sweep().await
         } else {
-            let Some(wait) = stop.run_until_cancelled(sweep.sweep()).await else { break };
+            let Some(wait) = stop.run_until_cancelled(sweep.sweep()).await else {
+                break;
+            };
             wait
         };
         tokio::select! {

@@ -35,11 +35,14 @@ pub use cache::tags::stored_tag;
 pub use command::CommandConfig;
 pub use config::Config;
 pub use engine::{Engine, EngineLoad, Found};
-pub use helmdeck_artifacts::{ArtifactConfig, ArtifactPage, ListedArtifact, S3Credentials, S3Location, is_damaged};
+pub use helmdeck_artifacts::{
+    ArtifactConfig, ArtifactPage, ListedArtifact, S3Credentials, S3Location, is_damaged,
+};
 pub use helmdeck_mcp_client::{McpReach, McpServer, McpStatus, McpValue};
 pub use helmdeck_sandbox::{STAGE, SessionConfig, SessionInfo, SessionPlace, StageEnd, stage};
 pub use jobs::{
-    Job, JobBook, JobConfig, JobError, JobEvent, JobId, JobPage, JobProgress, JobQuery, JobSchedule, JobState,
+    Job, JobBook, JobConfig, JobError, JobEvent, JobId, JobPage, JobProgress, JobQuery,
+    JobSchedule, JobState,
 };
 pub use memory::MemoryControl;
 pub use prices::{Price, Prices};

@@ -31,7 +31,8 @@ impl MemoryControl {
         Self { hub, views, store }
     }
 
-    /// Returns the store. A delete through it is dropped from the cache of this process before it returns.
+    /// Returns the store. A delete through it is dropped from the cache of this process before it
+    /// returns.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
@@ -39,15 +40,17 @@ impl MemoryControl {
 
     /// Drops cached answers. When it returns, this process serves no purged answer any more.
     ///
-    /// Other processes on the same store follow within 250 ms after the rows are deleted, or as soon as the store
-    /// notifies them.
+    /// Other processes on the same store follow within 250 ms after the rows are deleted, or as
+    /// soon as the store notifies them.
     pub async fn purge(&self, selector: Selector) -> Purged {
         self.hub.purge(selector).await
     }
 
-    /// Returns the position after the deletes of this process; `None` if the store has no positions.
+    /// Returns the position after the deletes of this process; `None` if the store has no
+    /// positions.
     ///
-    /// It covers all purges of this process. While the store has yet to carry one out, there is no position.
+    /// It covers all purges of this process. While the store has yet to carry one out, there is no
+    /// position.
     #[must_use]
     pub fn position(&self) -> Option<DeletePosition> {
         if self.hub.pending.count_late() > 0 {
@@ -56,10 +59,11 @@ impl MemoryControl {
         self.hub.store.position()
     }
 
-    /// Applies the deletes by other processes up to a position, within the time budget of a read of the store.
+    /// Applies the deletes by other processes up to a position, within the time budget of a read of
+    /// the store.
     ///
-    /// Returns whether that is done. If not, set [`Call::behind`]. A position that was not signed with a key of the store
-    /// stands for the moment of the call.
+    /// Returns whether that is done. If not, set [`Call::behind`]. A position that was not signed
+    /// with a key of the store stands for the moment of the call.
     pub async fn catch_up(&self, position: &DeletePosition) -> bool {
         self.hub.catch_up(position).await
     }
@@ -72,7 +76,8 @@ impl MemoryControl {
         self.facts_of(Owner::at_a_door(Arc::clone(identity)))
     }
 
-    /// Returns the facts of a caller that is an administrator: it can also remove its own audit rows.
+    /// Returns the facts of a caller that is an administrator: it can also remove its own audit
+    /// rows.
     ///
     /// # Errors
     /// As [`MemoryControl::facts`].
@@ -95,7 +100,8 @@ impl MemoryControl {
 
     /// Returns the newest calls of this process, of every caller.
     ///
-    /// It holds calls of packs without `no_audit` since the start. A call is in it about 100 ms after its end.
+    /// It holds calls of packs without `no_audit` since the start. A call is in it about 100 ms
+    /// after its end.
     #[must_use]
     pub fn recent_calls(&self) -> &Arc<Tail<CallRecord>> {
         &self.views.audit.recent
@@ -103,7 +109,8 @@ impl MemoryControl {
 
     /// Adds a callback for callers whose conversations were forgotten.
     ///
-    /// It runs before the deletion returns, must drop cached conversations of that caller, and must not block.
+    /// It runs before the deletion returns, must drop cached conversations of that caller, and must
+    /// not block.
     pub fn on_forgotten_conversations(&self, holder: impl Fn(&Identity) + Send + Sync + 'static) {
         self.views.holders.add(holder);
     }
@@ -115,7 +122,8 @@ impl MemoryControl {
 
     /// Waits until the refreshes of stale answers (`stale_while_revalidate`) have ended.
     ///
-    /// Call it in a process that is about to end. Each refresh is bounded by the timeout of its pack.
+    /// Call it in a process that is about to end. Each refresh is bounded by the timeout of its
+    /// pack.
     pub async fn finish_renewals(&self) {
         self.hub.flights.renewed().await;
     }
@@ -130,11 +138,15 @@ impl MemoryControl {
 /// Explains what the cache knows of a call of `pack`, without running anything.
 ///
 /// # Errors
-/// As the call itself up to its credentials; `conflict` if its manifest does not open its gate, or this call is not cached.
+/// As the call itself up to its credentials; `conflict` if its manifest does not open its gate, or
+/// this call is not cached.
 pub(crate) async fn explain(pack: &Registered, mut call: Call) -> Result<Explanation> {
     let Some(spec) = pack.manifest.cache() else {
         let gate = "its manifest does not say cache = true";
-        return Err(Error::new(Code::Conflict, format!("answers of pack \"{}\" are not cached: {gate}", call.pack)));
+        return Err(Error::new(
+            Code::Conflict,
+            format!("answers of pack \"{}\" are not cached: {gate}", call.pack),
+        ));
     };
     validate_input::validate(&pack.validate_input, &mut call).await?;
     if let Some(layer) = &pack.credentials {
@@ -150,11 +162,20 @@ pub(crate) async fn explain(pack: &Registered, mut call: Call) -> Result<Explana
             "shared_caller" => "it is called by a pack whose answers callers share",
             _ => "a number of its input has no canonical form",
         };
-        Error::new(Code::Conflict, format!("this call of pack \"{}\" is not cached ({reason}): {why}", call.pack))
+        Error::new(
+            Code::Conflict,
+            format!(
+                "this call of pack \"{}\" is not cached ({reason}): {why}",
+                call.pack
+            ),
+        )
     };
     let Some(cache) = &pack.cache else {
-        return explain::without_key(&pack.manifest, spec, &pack.contract, &call).map_err(not_cached);
+        return explain::without_key(&pack.manifest, spec, &pack.contract, &call)
+            .map_err(not_cached);
     };
-    let located = cache.locate(&call, cache.contract().await).map_err(not_cached)?;
+    let located = cache
+        .locate(&call, cache.contract().await)
+        .map_err(not_cached)?;
     explain::explain(cache, &call, &located).await
 }

@@ -1,7 +1,7 @@
 //! Counters and histograms, for Prometheus.
 //!
-//! There is one set per engine, and no global one. Handles are looked up once per pack, so that a call only adds to
-//! numbers.
+//! There is one set per engine, and no global one. Handles are looked up once per pack, so that a
+//! call only adds to numbers.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -69,7 +69,11 @@ impl Metrics {
     pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("helmdeck");
         let totals = EngineMetrics::register(&mut registry);
-        Self { registry: Mutex::new(registry), totals, packs: Mutex::default() }
+        Self {
+            registry: Mutex::new(registry),
+            totals,
+            packs: Mutex::default(),
+        }
     }
 
     /// Adds metrics of a part that not every engine has.
@@ -90,13 +94,25 @@ impl Metrics {
     pub(crate) fn counted(&self) -> Vec<(PackName, Numbers)> {
         let packs = self.packs.lock();
         let one = |(pack, counted): (&PackName, &Arc<OnceLock<Counted>>)| {
-            let Some(Counted { ok, durations }) = counted.get() else { return (pack.clone(), Numbers::default()) };
-            let mut numbers = Numbers { durations: durations.counts(), ..Numbers::default() };
+            let Some(Counted { ok, durations }) = counted.get() else {
+                return (pack.clone(), Numbers::default());
+            };
+            let mut numbers = Numbers {
+                durations: durations.counts(),
+                ..Numbers::default()
+            };
             numbers.calls = numbers.durations.iter().sum();
             numbers.errors = numbers.calls.saturating_sub(ok.get());
             for status in CacheStatus::ALL {
-                let labels = [("pack", pack.to_string()), ("status", status.as_str().to_owned())];
-                numbers.answers[status as usize] = self.totals.cache.get(&labels).map_or(0, |counter| counter.get());
+                let labels = [
+                    ("pack", pack.to_string()),
+                    ("status", status.as_str().to_owned()),
+                ];
+                numbers.answers[status as usize] = self
+                    .totals
+                    .cache
+                    .get(&labels)
+                    .map_or(0, |counter| counter.get());
             }
             (pack.clone(), numbers)
         };
@@ -104,7 +120,10 @@ impl Metrics {
     }
 
     pub(crate) fn refused(&self, reason: &'static str) {
-        self.totals.refused.get_or_create(&[("reason", reason.to_owned())]).inc();
+        self.totals
+            .refused
+            .get_or_create(&[("reason", reason.to_owned())])
+            .inc();
     }
 
     pub(crate) fn secret(&self, kind: &'static str, outcome: &'static str) {
@@ -113,11 +132,17 @@ impl Metrics {
     }
 
     pub(crate) fn cluster_wait(&self, outcome: &'static str) {
-        self.totals.cluster_waits.get_or_create(&[("outcome", outcome.to_owned())]).inc();
+        self.totals
+            .cluster_waits
+            .get_or_create(&[("outcome", outcome.to_owned())])
+            .inc();
     }
 
     pub(crate) fn store_error(&self, operation: &'static str) {
-        self.totals.store_errors.get_or_create(&[("operation", operation.to_owned())]).inc();
+        self.totals
+            .store_errors
+            .get_or_create(&[("operation", operation.to_owned())])
+            .inc();
     }
 
     pub(crate) fn store_took(&self, operation: &'static str, duration: Duration) {
@@ -177,7 +202,10 @@ impl PackMetrics {
                 }
             }
             Err(error) => {
-                let labels = [("pack", self.pack.to_string()), ("outcome", error.code().as_str().to_owned())];
+                let labels = [
+                    ("pack", self.pack.to_string()),
+                    ("outcome", error.code().as_str().to_owned()),
+                ];
                 self.all.totals.calls.get_or_create(&labels).inc();
             }
         }
@@ -185,14 +213,21 @@ impl PackMetrics {
 
     fn start_counting(&self) -> Counted {
         let (totals, name) = (&self.all.totals, self.pack.to_string());
-        let durations = totals.durations.get_or_create_owned(&[("pack", name.clone())]);
-        let ok = totals.calls.get_or_create_owned(&[("pack", name), ("outcome", "ok".to_owned())]);
+        let durations = totals
+            .durations
+            .get_or_create_owned(&[("pack", name.clone())]);
+        let ok = totals
+            .calls
+            .get_or_create_owned(&[("pack", name), ("outcome", "ok".to_owned())]);
         Counted { ok, durations }
     }
 
     fn cached(&self, status: CacheStatus) {
         let counter = self.cache[status as usize].get_or_init(|| {
-            let labels = [("pack", self.pack.to_string()), ("status", status.as_str().to_owned())];
+            let labels = [
+                ("pack", self.pack.to_string()),
+                ("status", status.as_str().to_owned()),
+            ];
             self.all.totals.cache.get_or_create_owned(&labels)
         });
         counter.inc();

@@ -1,7 +1,8 @@
-//! The pipeline: one expression, a line a layer, outermost first, each with the reason for its place.
+//! The pipeline: one expression, a line a layer, outermost first, each with the reason for its
+//! place.
 //!
-//! Whether the cache is part of it is decided here, once, when a pack is registered. With a gate shut the layer does
-//! not exist, so a shut gate costs nothing and can change nothing.
+//! Whether the cache is part of it is decided here, once, when a pack is registered. With a gate
+//! shut the layer does not exist, so a shut gate costs nothing and can change nothing.
 
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;
@@ -79,10 +80,17 @@ impl<S: Stack> Pipeline for Whole<S> {
 }
 
 /// A stack of layers around a handler.
-trait Stack: Service<Call, Response = Outcome, Error = Error, Future: Send> + Clone + Send + Sync + 'static {}
+trait Stack:
+    Service<Call, Response = Outcome, Error = Error, Future: Send> + Clone + Send + Sync + 'static
+{
+}
 
 impl<S> Stack for S where
-    S: Service<Call, Response = Outcome, Error = Error, Future: Send> + Clone + Send + Sync + 'static
+    S: Service<Call, Response = Outcome, Error = Error, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static
 {
 }
 
@@ -124,7 +132,12 @@ pub(crate) fn build(parts: PipelineLayers, gates: Gates) -> PackService {
                 .layer(parts.observe) //              sees every outcome, also refusals
                 .layer(parts.validate_input) //       nothing further in sees a malformed input
                 .layer(option_layer(parts.credentials)), // only if the manifest declares any: grants before work
-            run(parts.session, parts.artifacts, parts.validate_output, parts.handler),
+            run(
+                parts.session,
+                parts.artifacts,
+                parts.validate_output,
+                parts.handler,
+            ),
         ),
         Gates::Cached(cache) => recalling(
             ServiceBuilder::new()
@@ -134,7 +147,12 @@ pub(crate) fn build(parts: PipelineLayers, gates: Gates) -> PackService {
                 .layer(option_layer(parts.credentials)) // the key names the credential; a revoked grant never hits
                 .layer(CacheLayer(Arc::clone(&cache))) // before `session`: a hit starts none; outside `validate_output`: only checked outputs are stored
                 .layer(BackoffLayer(cache)), //       inside `cache`, which covers what is not asked with a stale answer
-            run(parts.session, parts.artifacts, parts.validate_output, parts.handler),
+            run(
+                parts.session,
+                parts.artifacts,
+                parts.validate_output,
+                parts.handler,
+            ),
         ),
         Gates::Invalidating(hub) => whole(
             ServiceBuilder::new()
@@ -142,7 +160,12 @@ pub(crate) fn build(parts: PipelineLayers, gates: Gates) -> PackService {
                 .layer(parts.validate_input) //       a refused input wrote nothing, so it purges nothing
                 .layer(option_layer(parts.credentials))
                 .layer(InvalidateLayer { hub, manifest }), // outside the handler: whatever it came to, the tags go
-            run(parts.session, parts.artifacts, parts.validate_output, parts.handler),
+            run(
+                parts.session,
+                parts.artifacts,
+                parts.validate_output,
+                parts.handler,
+            ),
         ),
     }
 }
@@ -153,7 +176,8 @@ fn run(
     artifacts: ArtifactsLayer,
     validate_output: ValidateOutputLayer,
     handler: HandlerService,
-) -> impl Service<Call, Response = Outcome, Error = Error, Future: Send> + Clone + Send + Sync + 'static {
+) -> impl Service<Call, Response = Outcome, Error = Error, Future: Send> + Clone + Send + Sync + 'static
+{
     ServiceBuilder::new()
         .layer(option_layer(session)) //              only if the manifest asks for one
         .layer(artifacts) //                          gives the run its id; reports what it wrote
@@ -165,6 +189,9 @@ fn whole<S>(layers: ServiceBuilder<impl Layer<S, Service: Stack>>, inner: S) -> 
     PackService(Box::new(Whole(layers.service(inner))))
 }
 
-fn recalling<S>(layers: ServiceBuilder<impl Layer<S, Service: Stack + AnswerNow>>, inner: S) -> PackService {
+fn recalling<S>(
+    layers: ServiceBuilder<impl Layer<S, Service: Stack + AnswerNow>>,
+    inner: S,
+) -> PackService {
     PackService(Box::new(Recalling(layers.service(inner))))
 }

@@ -36,10 +36,20 @@ impl<'de> Deserialize<'de> for Price {
 pub struct Prices(BTreeMap<String, Price>);
 
 impl Prices {
-    /// Returns what saved runs and requests of a pack would have cost, in USD; `None` without a price.
-    pub(crate) fn saved_usd(&self, pack: &str, upstream: Option<&str>, runs: u64, requests: u64) -> Option<f64> {
+    /// Returns what saved runs and requests of a pack would have cost, in USD; `None` without a
+    /// price.
+    pub(crate) fn saved_usd(
+        &self,
+        pack: &str,
+        upstream: Option<&str>,
+        runs: u64,
+        requests: u64,
+    ) -> Option<f64> {
         let cost = |name: &str, count: u64| Some(self.0.get(name)?.0.saturating_mul(count));
-        let parts = [cost(pack, runs), upstream.and_then(|upstream| cost(upstream, requests))];
+        let parts = [
+            cost(pack, runs),
+            upstream.and_then(|upstream| cost(upstream, requests)),
+        ];
         let total = parts.into_iter().flatten().reduce(u64::saturating_add)?;
         Some(total as f64 / Price::MILLIONTHS)
     }
@@ -51,7 +61,8 @@ mod tests {
 
     #[test]
     fn runs_and_requests_have_prices() {
-        let prices: Prices = serde_json::from_str(r#"{"a.b": 0.002, "api.example.com": 1}"#).unwrap();
+        let prices: Prices =
+            serde_json::from_str(r#"{"a.b": 0.002, "api.example.com": 1}"#).unwrap();
         for (pack, upstream, usd) in [
             ("a.b", None, Some(0.02)),
             ("a.b", Some("api.example.com"), Some(3.02)),
@@ -59,7 +70,11 @@ mod tests {
             ("a.c", Some("other.example.com"), None),
             ("a.c", None, None),
         ] {
-            assert_eq!(prices.saved_usd(pack, upstream, 10, 3), usd, "{pack} {upstream:?}");
+            assert_eq!(
+                prices.saved_usd(pack, upstream, 10, 3),
+                usd,
+                "{pack} {upstream:?}"
+            );
         }
         for wrong in [r#"{"a": -1}"#, r#"{"a": 1e9}"#, r#"{"a": "1"}"#] {
             assert!(serde_json::from_str::<Prices>(wrong).is_err(), "{wrong}");

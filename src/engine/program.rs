@@ -1,9 +1,10 @@
 //! The files behind a pack of kind `command`, and whether they have changed since an answer.
 //!
-//! These files count: the program, and every argument that is a file of the manifest's folder (a script). For each of
-//! these that has an extension, the files with the same extension in its folder count too, because a script imports
-//! them; within the manifest's folder, two folders further down as well. At most 256 files count. Changes of other
-//! files that a program reads are not seen; raise `epoch` when they change.
+//! These files count: the program, and every argument that is a file of the manifest's folder (a
+//! script). For each of these that has an extension, the files with the same extension in its
+//! folder count too, because a script imports them; within the manifest's folder, two folders
+//! further down as well. At most 256 files count. Changes of other files that a program reads are
+//! not seen; raise `epoch` when they change.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -50,7 +51,11 @@ impl Program {
     /// Reads the files.
     pub(crate) fn read(roots: Vec<PathBuf>, folder: PathBuf) -> Self {
         let state = Mutex::new(Arc::new(ProgramVersion::read(&roots, &folder)));
-        Self { roots, folder, state }
+        Self {
+            roots,
+            folder,
+            state,
+        }
     }
 
     /// Returns the state of the files at their first read.
@@ -60,7 +65,8 @@ impl Program {
 
     /// Returns the current state of the files; `None` if the runtime ends.
     ///
-    /// Cost: a few stats on a thread that may block; the files are read again only if one of them changed.
+    /// Cost: a few stats on a thread that may block; the files are read again only if one of them
+    /// changed.
     pub(crate) async fn now(self: &Arc<Self>) -> Option<Arc<ProgramVersion>> {
         let this = Arc::clone(self);
         tokio::task::spawn_blocking(move || this.look()).await.ok()
@@ -95,14 +101,25 @@ impl ProgramVersion {
                 hash.update(bytes);
             }
         }
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         let settled = |stamp: &Stamp| {
-            let changed = Duration::new(u64::try_from(stamp.4.0).unwrap_or(0), u32::try_from(stamp.4.1).unwrap_or(0));
+            let changed = Duration::new(
+                u64::try_from(stamp.4.0).unwrap_or(0),
+                u32::try_from(stamp.4.1).unwrap_or(0),
+            );
             now.checked_sub(changed).is_some_and(|age| age > SETTLED)
         };
-        let settled = before.iter().all(|(_, stamp)| stamp.as_ref().is_none_or(settled));
+        let settled = before
+            .iter()
+            .all(|(_, stamp)| stamp.as_ref().is_none_or(settled));
         // A change while they were read is a change at the next look.
-        Self { stamps: before, digest: hash.finalize().to_vec(), settled }
+        Self {
+            stamps: before,
+            digest: hash.finalize().to_vec(),
+            settled,
+        }
     }
 
     /// Returns whether these are the same files with the same bytes.
@@ -116,24 +133,51 @@ fn stamps(roots: &[PathBuf], folder: &Path) -> Vec<(PathBuf, Option<Stamp>)> {
     let mut names = 0;
     for root in roots {
         if let (Some(extension), Some(parent)) = (root.extension(), root.parent()) {
-            let depth = if root.starts_with(folder) { MAX_DEPTH } else { 0 };
+            let depth = if root.starts_with(folder) {
+                MAX_DEPTH
+            } else {
+                0
+            };
             collect(parent, extension, depth, &mut names, &mut files);
         }
     }
-    let beside = files.into_iter().filter(|file| !roots.contains(file)).take(MAX_FILES);
+    let beside = files
+        .into_iter()
+        .filter(|file| !roots.contains(file))
+        .take(MAX_FILES);
     let all = roots.iter().cloned().chain(beside);
     all.map(|path| {
-        let stamp = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file).map(|meta| {
-            (meta.dev(), meta.ino(), meta.size(), (meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()))
-        });
+        let stamp = std::fs::metadata(&path)
+            .ok()
+            .filter(std::fs::Metadata::is_file)
+            .map(|meta| {
+                (
+                    meta.dev(),
+                    meta.ino(),
+                    meta.size(),
+                    (meta.mtime(), meta.mtime_nsec()),
+                    (meta.ctime(), meta.ctime_nsec()),
+                )
+            });
         (path, stamp)
     })
     .collect()
 }
 
-fn collect(folder: &Path, extension: &std::ffi::OsStr, depth: usize, names: &mut usize, files: &mut BTreeSet<PathBuf>) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
-    let mut entries: Vec<_> = entries.flatten().take(MAX_NAMES.saturating_sub(*names)).collect();
+fn collect(
+    folder: &Path,
+    extension: &std::ffi::OsStr,
+    depth: usize,
+    names: &mut usize,
+    files: &mut BTreeSet<PathBuf>,
+) {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    let mut entries: Vec<_> = entries
+        .flatten()
+        .take(MAX_NAMES.saturating_sub(*names))
+        .collect();
     *names += entries.len();
     entries.sort_by_key(std::fs::DirEntry::file_name);
     for entry in entries {
@@ -141,7 +185,9 @@ fn collect(folder: &Path, extension: &std::ffi::OsStr, depth: usize, names: &mut
         if entry.file_name().as_encoded_bytes().starts_with(b".") {
             continue;
         }
-        let Ok(kind) = entry.file_type() else { continue };
+        let Ok(kind) = entry.file_type() else {
+            continue;
+        };
         if kind.is_dir() {
             if depth > 0 {
                 collect(&path, extension, depth - 1, names, files);

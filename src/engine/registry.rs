@@ -1,6 +1,7 @@
 //! The registry: the packs with their versions, and the list of refused manifests.
 //!
-//! A reader takes a snapshot and never waits for a reload; a bad manifest never takes the others down.
+//! A reader takes a snapshot and never waits for a reload; a bad manifest never takes the others
+//! down.
 
 use helmdeck_core::suggest::did_you_mean;
 use helmdeck_core::text;
@@ -71,7 +72,9 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Returns whether this was made of this list of a server.
     pub(crate) fn follows(&self, server: &str, listing: &Arc<Listing>) -> bool {
-        self.listings.get(server).is_some_and(|known| Arc::ptr_eq(known, listing))
+        self.listings
+            .get(server)
+            .is_some_and(|known| Arc::ptr_eq(known, listing))
     }
 
     /// Returns whether another snapshot was made of the same list of a server.
@@ -84,16 +87,19 @@ impl Snapshot {
 
     /// Records a name whose manifest is refused.
     pub(crate) fn note_refused(&mut self, name: Option<String>, error: &ManifestError) {
-        self.refused_names.extend(name.map(|name| (name, error.clone())));
+        self.refused_names
+            .extend(name.map(|name| (name, error.clone())));
     }
 
     /// Keeps the last good version of a manifest that is refused now.
     pub(crate) fn keep(&mut self, previous: &Self, file: &str, error: &ManifestError) {
-        let from_file = |pack: &&Arc<PackEntry>| pack.source == PackSource::Folder && pack.file == file;
+        let from_file =
+            |pack: &&Arc<PackEntry>| pack.source == PackSource::Folder && pack.file == file;
         for pack in previous.packs.values().flatten().filter(from_file) {
             if self.conflict(&pack.name, pack.version).is_none() {
                 self.add(Arc::clone(pack));
-                self.outdated.insert((pack.name.clone(), pack.version), error.clone());
+                self.outdated
+                    .insert((pack.name.clone(), pack.version), error.clone());
             }
         }
     }
@@ -108,7 +114,10 @@ impl Snapshot {
             ));
         }
         let spelled = name.without_dots();
-        let other = self.without_dots.get(&spelled).filter(|other| *other != name)?;
+        let other = self
+            .without_dots
+            .get(&spelled)
+            .filter(|other| *other != name)?;
         Some(format!(
             "pack \"{name}\" and pack \"{other}\" have the same name where dots are not allowed ({spelled}); rename one"
         ))
@@ -116,7 +125,9 @@ impl Snapshot {
 
     /// Adds a version of a pack.
     pub(crate) fn add(&mut self, pack: Arc<PackEntry>) {
-        self.without_dots.entry(pack.name.without_dots()).or_insert_with(|| pack.name.clone());
+        self.without_dots
+            .entry(pack.name.without_dots())
+            .or_insert_with(|| pack.name.clone());
         self.packs.entry(pack.name.clone()).or_default().push(pack);
     }
 
@@ -159,9 +170,20 @@ impl Registry {
             None => versions.last(),
         };
         found.map(Arc::clone).ok_or_else(|| {
-            let there: Vec<String> = versions.iter().map(|pack| pack.version.to_string()).collect();
-            let wanted = version.map(|version| version.to_string()).unwrap_or_default();
-            Error::new(Code::NotFound, format!("pack \"{name}\" has no version {wanted}; it has {}", there.join(", ")))
+            let there: Vec<String> = versions
+                .iter()
+                .map(|pack| pack.version.to_string())
+                .collect();
+            let wanted = version
+                .map(|version| version.to_string())
+                .unwrap_or_default();
+            Error::new(
+                Code::NotFound,
+                format!(
+                    "pack \"{name}\" has no version {wanted}; it has {}",
+                    there.join(", ")
+                ),
+            )
         })
     }
 }
@@ -169,7 +191,10 @@ impl Registry {
 fn unknown(name: &str, snapshot: &Snapshot) -> String {
     let shown = text::escaped(name, 80);
     if let Some(error) = snapshot.refused_names.get(name) {
-        return format!("pack \"{shown}\" is not registered: its manifest was refused: {}", public_reason(error));
+        return format!(
+            "pack \"{shown}\" is not registered: its manifest was refused: {}",
+            public_reason(error)
+        );
     }
     let hint = did_you_mean(&shown, snapshot.packs.keys().map(|known| known.as_str()));
     format!("pack \"{shown}\" is not registered{hint}")
@@ -177,8 +202,14 @@ fn unknown(name: &str, snapshot: &Snapshot) -> String {
 
 /// Returns why a manifest is refused, without the path of its folder.
 fn public_reason(error: &ManifestError) -> String {
-    let file = std::path::Path::new(&error.file).file_name().map(|name| name.to_string_lossy().into_owned());
-    ManifestError { file: file.unwrap_or_else(|| error.file.clone()), ..error.clone() }.to_string()
+    let file = std::path::Path::new(&error.file)
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    ManifestError {
+        file: file.unwrap_or_else(|| error.file.clone()),
+        ..error.clone()
+    }
+    .to_string()
 }
 
 /// Public description of a pack.
@@ -257,7 +288,10 @@ impl PackInfo {
     /// Returns the family of the pack: its name up to the first dot.
     #[must_use]
     pub fn family(&self) -> &str {
-        self.name.as_str().split_once('.').map_or(self.name.as_str(), |(family, _)| family)
+        self.name
+            .as_str()
+            .split_once('.')
+            .map_or(self.name.as_str(), |(family, _)| family)
     }
 }
 
@@ -276,14 +310,24 @@ pub struct ScheduleSummary {
 impl Registered {
     /// Returns how its jobs run.
     pub(crate) fn plan(&self) -> RunPlan {
-        RunPlan { version: self.manifest.version, contract: self.contract, retries: self.manifest.retry, bound: false }
+        RunPlan {
+            version: self.manifest.version,
+            contract: self.contract,
+            retries: self.manifest.retry,
+            bound: false,
+        }
     }
 
     pub(crate) fn info(&self, snapshot: &Snapshot) -> PackInfo {
         let manifest = &self.manifest;
-        let versions = snapshot.packs.get(&manifest.name).map(Vec::as_slice).unwrap_or_default();
-        let sources =
-            |templates: &[helmdeck_core::template::Template]| templates.iter().map(|t| t.source().to_owned()).collect();
+        let versions = snapshot
+            .packs
+            .get(&manifest.name)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let sources = |templates: &[helmdeck_core::template::Template]| {
+            templates.iter().map(|t| t.source().to_owned()).collect()
+        };
         PackInfo {
             name: manifest.name.clone(),
             version: manifest.version,
@@ -302,7 +346,11 @@ impl Registered {
             output: manifest.output.source().clone(),
             cache: manifest.cache().cloned(),
             cached: self.cache.is_some(),
-            invalidates: manifest.memory.as_ref().map(|memory| sources(&memory.invalidates)).unwrap_or_default(),
+            invalidates: manifest
+                .memory
+                .as_ref()
+                .map(|memory| sources(&memory.invalidates))
+                .unwrap_or_default(),
             credentials: sources(&manifest.credentials),
             asynchronous: manifest.asynchronous,
             retry: manifest.retry,
@@ -314,14 +362,20 @@ impl Registered {
             needs_session: manifest.session.is_some(),
             source: self.source,
             file: manifest.file.clone(),
-            outdated: snapshot.outdated.get(&(manifest.name.clone(), manifest.version)).map(public_reason),
+            outdated: snapshot
+                .outdated
+                .get(&(manifest.name.clone(), manifest.version))
+                .map(public_reason),
             waits_for: snapshot.waiting.get(&manifest.name).copied(),
             examples: manifest.examples.clone(),
         }
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the form that serde asks for"
+)]
 const fn is_zero(number: &u32) -> bool {
     *number == 0
 }

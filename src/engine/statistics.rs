@@ -1,7 +1,7 @@
 //! Statistics of calls by pack, for the last hour, day and week.
 //!
-//! A timer reads counters that calls keep anyway and adds what is new to three rings of slots: a call pays nothing. The
-//! rings are bounded, and stored in the system database if it exists.
+//! A timer reads counters that calls keep anyway and adds what is new to three rings of slots: a
+//! call pays nothing. The rings are bounded, and stored in the system database if it exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -65,7 +65,8 @@ impl Window {
 
     /// Returns the number of the slot of a time.
     const fn slot(self, at: Timestamp) -> i64 {
-        at.micros().div_euclid(self.slot_seconds() as i64 * 1_000_000)
+        at.micros()
+            .div_euclid(self.slot_seconds() as i64 * 1_000_000)
     }
 }
 
@@ -125,7 +126,9 @@ impl Numbers {
     /// Returns what was counted since `earlier`.
     fn since(&self, earlier: &Self) -> Self {
         let mut numbers = self.clone();
-        numbers.each(earlier, |number, earlier| *number = number.saturating_sub(earlier));
+        numbers.each(earlier, |number, earlier| {
+            *number = number.saturating_sub(earlier)
+        });
         numbers
     }
 
@@ -155,10 +158,21 @@ impl Numbers {
             ("saved_us", self.saved_us),
             ("saved_upstream_calls", self.saved_upstream_calls),
         ];
-        let answers = CacheStatus::ALL.into_iter().map(|status| (status.as_str().to_owned(), self.answered(status)));
-        let durations = self.durations.iter().enumerate().map(|(index, count)| (format!("le_{index}"), *count));
-        let plain = plain.into_iter().map(|(name, value)| (name.to_owned(), value));
-        plain.chain(answers).chain(durations).filter(|(_, value)| *value > 0)
+        let answers = CacheStatus::ALL
+            .into_iter()
+            .map(|status| (status.as_str().to_owned(), self.answered(status)));
+        let durations = self
+            .durations
+            .iter()
+            .enumerate()
+            .map(|(index, count)| (format!("le_{index}"), *count));
+        let plain = plain
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value));
+        plain
+            .chain(answers)
+            .chain(durations)
+            .filter(|(_, value)| *value > 0)
     }
 
     /// Returns the number with a name; `None` for a name of another version.
@@ -172,7 +186,9 @@ impl Numbers {
             _ => match name.strip_prefix("le_") {
                 Some(index) => self.durations.get_mut(index.parse::<usize>().ok()?),
                 None => {
-                    let status = CacheStatus::ALL.into_iter().find(|status| status.as_str() == name)?;
+                    let status = CacheStatus::ALL
+                        .into_iter()
+                        .find(|status| status.as_str() == name)?;
                     self.answers.get_mut(status as usize)
                 }
             },
@@ -226,7 +242,12 @@ struct State {
 
 impl Statistics {
     pub(crate) fn new(system: Option<System>, clock: Arc<dyn Clock>) -> Self {
-        Self { system, clock, state: Mutex::default(), read: watch::Sender::new(0) }
+        Self {
+            system,
+            clock,
+            state: Mutex::default(),
+            read: watch::Sender::new(0),
+        }
     }
 
     /// Returns a receiver that is notified when numbers were read.
@@ -242,13 +263,22 @@ impl Statistics {
         let first = now - window.slots() + 1;
         let seconds = window.slot_seconds();
         let start = |slot: i64| Timestamp(slot.saturating_mul(i64::from(seconds) * 1_000_000));
-        let mut slots: Vec<StatisticsSlot> =
-            (first..=now).map(|slot| StatisticsSlot { start: start(slot), numbers: Numbers::default() }).collect();
+        let mut slots: Vec<StatisticsSlot> = (first..=now)
+            .map(|slot| StatisticsSlot {
+                start: start(slot),
+                numbers: Numbers::default(),
+            })
+            .collect();
         let (mut packs, mut total) = (BTreeMap::<String, Numbers>::new(), Numbers::default());
         let state = self.state.lock();
-        let rows = state.rows.range((seconds, first, String::new())..(seconds, now + 1, String::new()));
+        let rows = state
+            .rows
+            .range((seconds, first, String::new())..(seconds, now + 1, String::new()));
         for ((_, slot, pack), numbers) in rows.filter(|((.., pack), _)| matches(pack)) {
-            if let Some(found) = usize::try_from(slot - first).ok().and_then(|index| slots.get_mut(index)) {
+            if let Some(found) = usize::try_from(slot - first)
+                .ok()
+                .and_then(|index| slots.get_mut(index))
+            {
                 found.numbers.add(numbers);
             }
             packs.entry(pack.clone()).or_default().add(numbers);
@@ -257,7 +287,11 @@ impl Statistics {
         drop(state);
         let mut packs: Vec<_> = packs.into_iter().collect();
         packs.sort_by_key(|(_, pack)| std::cmp::Reverse(pack.calls));
-        Report { slots, packs, total }
+        Report {
+            slots,
+            packs,
+            total,
+        }
     }
 
     /// Adds what was counted since the last reading.
@@ -268,7 +302,10 @@ impl Statistics {
         let state = &mut *self.state.lock();
         let mut new: Vec<(String, Numbers)> = Vec::new();
         for (pack, numbers) in counted {
-            let fresh = state.last.get(&pack).map_or_else(|| numbers.clone(), |last| numbers.since(last));
+            let fresh = state
+                .last
+                .get(&pack)
+                .map_or_else(|| numbers.clone(), |last| numbers.since(last));
             if !fresh.is_empty() {
                 state.last.insert(pack.clone(), numbers);
                 new.push((pack, fresh));
@@ -286,7 +323,11 @@ impl Statistics {
             for (pack, _) in &new {
                 let named = known.contains(pack) || places > 0;
                 places -= usize::from(named && !known.contains(pack));
-                targets.push(if named { pack.clone() } else { OTHERS.to_owned() });
+                targets.push(if named {
+                    pack.clone()
+                } else {
+                    OTHERS.to_owned()
+                });
             }
             for (target, (_, numbers)) in targets.into_iter().zip(&new) {
                 let key = (seconds, slot, target);
@@ -294,7 +335,9 @@ impl Statistics {
                 state.unsaved.entry(key).or_default().add(numbers);
             }
         }
-        state.rows.retain(|(seconds, slot, _), _| is_kept(*seconds, *slot, now));
+        state
+            .rows
+            .retain(|(seconds, slot, _), _| is_kept(*seconds, *slot, now));
         self.read.send_modify(|count| *count += 1);
     }
 
@@ -310,9 +353,20 @@ impl Statistics {
         if std::mem::replace(&mut state.loaded, true) {
             return;
         }
-        for Statistic { seconds, slot, pack, name, value } in stored {
+        for Statistic {
+            seconds,
+            slot,
+            pack,
+            name,
+            value,
+        } in stored
+        {
             if is_kept(seconds, slot, now)
-                && let Some(number) = state.rows.entry((seconds, slot, pack)).or_default().number(&name)
+                && let Some(number) = state
+                    .rows
+                    .entry((seconds, slot, pack))
+                    .or_default()
+                    .number(&name)
             {
                 *number += value;
             }
@@ -327,15 +381,25 @@ impl Statistics {
             return;
         }
         let rows = unsaved.iter().flat_map(|((seconds, slot, pack), numbers)| {
-            let row = |(name, value)| Statistic { seconds: *seconds, slot: *slot, pack: pack.clone(), name, value };
+            let row = |(name, value)| Statistic {
+                seconds: *seconds,
+                slot: *slot,
+                pack: pack.clone(),
+                name,
+                value,
+            };
             numbers.named().map(row)
         });
         let (rows, now) = (rows.collect(), self.clock.now());
-        let oldest = Window::ALL.map(|window| (window.slot_seconds(), window.slot(now) - window.slots() + 1));
+        let oldest = Window::ALL
+            .map(|window| (window.slot_seconds(), window.slot(now) - window.slots() + 1));
         if let Err(error) = system.add_statistics(rows, oldest.to_vec()).await {
             tracing::debug!(%error, "statistics could not be stored; they are stored later");
             let state = &mut *self.state.lock();
-            for (key, numbers) in unsaved.into_iter().filter(|((seconds, slot, _), _)| is_kept(*seconds, *slot, now)) {
+            for (key, numbers) in unsaved
+                .into_iter()
+                .filter(|((seconds, slot, _), _)| is_kept(*seconds, *slot, now))
+            {
                 state.unsaved.entry(key).or_default().add(&numbers);
             }
         }
@@ -349,23 +413,36 @@ impl Statistics {
 impl Inner {
     /// Returns what each pack counted since the start.
     fn counted(&self) -> Vec<(String, Numbers)> {
-        let saved = self.memory.as_ref().map(|memory| memory.hub.counters.savings()).unwrap_or_default();
+        let saved = self
+            .memory
+            .as_ref()
+            .map(|memory| memory.hub.counters.savings())
+            .unwrap_or_default();
         let mut saved: BTreeMap<_, _> = saved.into_iter().collect();
         let with_savings = |(pack, mut numbers): (PackName, Numbers)| {
             let pack = pack.to_string();
             if let Some([calls, micros, upstream]) = saved.remove(&pack) {
-                (numbers.saved_calls, numbers.saved_us, numbers.saved_upstream_calls) = (calls, micros, upstream);
+                (
+                    numbers.saved_calls,
+                    numbers.saved_us,
+                    numbers.saved_upstream_calls,
+                ) = (calls, micros, upstream);
             }
             (pack, numbers)
         };
-        self.metrics.counted().into_iter().map(with_savings).collect()
+        self.metrics
+            .counted()
+            .into_iter()
+            .map(with_savings)
+            .collect()
     }
 
     /// Stores the statistics of a server that ends.
     pub(crate) async fn end_statistics(&self) {
         if self.statistics.is_started() {
             self.statistics.add(self.counted());
-            let _ = tokio::time::timeout(self.config.cache.write_budget, self.statistics.save()).await;
+            let _ =
+                tokio::time::timeout(self.config.cache.write_budget, self.statistics.save()).await;
         }
     }
 }
@@ -377,14 +454,16 @@ impl Engine {
         &self.0.statistics
     }
 
-    /// Adds what was counted since the last reading to the statistics. A started engine does it by itself.
+    /// Adds what was counted since the last reading to the statistics. A started engine does it by
+    /// itself.
     pub fn read_statistics(&self) {
         self.0.statistics.add(self.0.counted());
     }
 
     /// Reads the counters every ten seconds, and stores the statistics every minute.
     ///
-    /// Call it once. It continues what earlier processes stored, and ends with [`Engine::shutdown`].
+    /// Call it once. It continues what earlier processes stored, and ends with
+    /// [`Engine::shutdown`].
     pub fn start_statistics(&self) {
         let (inner, statistics) = (Arc::downgrade(&self.0), Arc::clone(&self.0.statistics));
         tokio::spawn(self.0.stop.clone().run_until_cancelled_owned(async move {
@@ -406,7 +485,11 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::job`].
-    pub async fn job_reports(&self, owner: Option<&Identity>, id: &JobId) -> Result<Vec<JobProgress>> {
+    pub async fn job_reports(
+        &self,
+        owner: Option<&Identity>,
+        id: &JobId,
+    ) -> Result<Vec<JobProgress>> {
         self.0.jobs.reports(owner, id).await
     }
 
@@ -418,7 +501,9 @@ impl Engine {
 }
 
 fn is_kept(seconds: u32, slot: i64, now: Timestamp) -> bool {
-    let window = Window::ALL.into_iter().find(|window| window.slot_seconds() == seconds);
+    let window = Window::ALL
+        .into_iter()
+        .find(|window| window.slot_seconds() == seconds);
     window.is_some_and(|window| slot > window.slot(now) - window.slots())
 }
 

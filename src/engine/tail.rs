@@ -1,7 +1,7 @@
 //! Bounded tail of what happened last, for readers that follow it.
 //!
-//! Writers append and go on; a reader that is too slow misses the oldest entries and is told how many. Without a reader
-//! an append costs one lock and a copy.
+//! Writers append and go on; a reader that is too slow misses the oldest entries and is told how
+//! many. Without a reader an append costs one lock and a copy.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -64,8 +64,15 @@ pub struct Tailed<T> {
 impl<T: Clone> Tail<T> {
     /// Makes a tail that keeps the last `capacity` entries.
     pub(crate) fn new(capacity: usize) -> Self {
-        let kept = Mutex::new(Kept { last: 0, entries: VecDeque::new() });
-        Self { capacity, kept, newest: watch::Sender::new(0) }
+        let kept = Mutex::new(Kept {
+            last: 0,
+            entries: VecDeque::new(),
+        });
+        Self {
+            capacity,
+            kept,
+            newest: watch::Sender::new(0),
+        }
     }
 
     /// Appends entries, oldest first, and wakes the readers once.
@@ -107,7 +114,12 @@ impl<T: Clone> Tail<T> {
         }
         let before = kept.last.saturating_sub(self.capacity as u64);
         entries.reverse();
-        Tailed { entries, last: kept.last, skipped, gap: number < before }
+        Tailed {
+            entries,
+            last: kept.last,
+            skipped,
+            gap: number < before,
+        }
     }
 
     /// Returns the number of the newest entry.
@@ -131,7 +143,12 @@ mod tests {
     fn slow_reader_is_told_what_it_missed() {
         let tail = Tail::new(3);
         tail.extend(1..=2);
-        let of = |entries: &[i32], last, skipped, gap| Tailed { entries: entries.to_vec(), last, skipped, gap };
+        let of = |entries: &[i32], last, skipped, gap| Tailed {
+            entries: entries.to_vec(),
+            last,
+            skipped,
+            gap,
+        };
         assert_eq!(tail.after(0, 10, |_| true), of(&[1, 2], 2, 0, false));
         tail.extend(3..=5);
         assert_eq!(tail.after(1, 10, |_| true), of(&[3, 4, 5], 5, 0, true));
@@ -144,7 +161,15 @@ mod tests {
         let tail = Tail::new(4);
         tail.extend(1..=4);
         let even = |number: &i32| number % 2 == 0;
-        assert_eq!(tail.after(0, 1, even), Tailed { entries: vec![4], last: 4, skipped: 1, gap: false });
+        assert_eq!(
+            tail.after(0, 1, even),
+            Tailed {
+                entries: vec![4],
+                last: 4,
+                skipped: 1,
+                gap: false
+            }
+        );
         tail.retain(even);
         assert_eq!(tail.after(2, 9, |_| true).entries, [4]);
     }

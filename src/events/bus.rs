@@ -44,7 +44,10 @@ impl Bus {
         Self(Arc::new(Inner {
             clock,
             capacity,
-            kept: Mutex::new(EventBuffer { last: 0, events: VecDeque::new() }),
+            kept: Mutex::new(EventBuffer {
+                last: 0,
+                events: VecDeque::new(),
+            }),
             sender,
         }))
     }
@@ -54,13 +57,17 @@ impl Bus {
         let at: Timestamp = self.0.clock.now();
         let mut kept = self.0.kept.lock();
         kept.last += 1;
-        let event = Arc::new(Event { sequence: kept.last, at, kind });
+        let event = Arc::new(Event {
+            sequence: kept.last,
+            at,
+            kind,
+        });
         if kept.events.len() == self.0.capacity {
             kept.events.pop_front();
         }
         kept.events.push_back(Arc::clone(&event));
-        // Sent under the lock, so that a subscriber sees each event exactly once: kept or live. Without a
-        // subscriber it is only kept.
+        // Sent under the lock, so that a subscriber sees each event exactly once: kept or live.
+        // Without a subscriber it is only kept.
         let _ = self.0.sender.send(event);
         kept.last
     }
@@ -77,7 +84,10 @@ impl Bus {
         let kept = self.0.kept.lock();
         let receiver = self.0.sender.subscribe();
         drop(kept);
-        Subscription { replay: VecDeque::new(), receiver }
+        Subscription {
+            replay: VecDeque::new(),
+            receiver,
+        }
     }
 
     /// Subscribes to everything after the event with this sequence number (0 = from the first).
@@ -86,11 +96,21 @@ impl Bus {
     /// [`Lagged`] if some of it is no longer kept.
     pub fn subscribe_after(&self, sequence: u64) -> Result<Subscription, Lagged> {
         let kept = self.0.kept.lock();
-        let oldest = kept.events.front().map_or(kept.last + 1, |event| event.sequence);
+        let oldest = kept
+            .events
+            .front()
+            .map_or(kept.last + 1, |event| event.sequence);
         if sequence + 1 < oldest {
-            return Err(Lagged { missed: oldest - sequence - 1 });
+            return Err(Lagged {
+                missed: oldest - sequence - 1,
+            });
         }
-        let replay = kept.events.iter().filter(|event| event.sequence > sequence).cloned().collect();
+        let replay = kept
+            .events
+            .iter()
+            .filter(|event| event.sequence > sequence)
+            .cloned()
+            .collect();
         let receiver = self.0.sender.subscribe();
         drop(kept);
         Ok(Subscription { replay, receiver })
@@ -129,7 +149,10 @@ mod tests {
     use helmdeck_core::SystemClock;
 
     fn purged(rows: u64) -> EventKind {
-        EventKind::CachePurged { what: "all".into(), rows }
+        EventKind::CachePurged {
+            what: "all".into(),
+            rows,
+        }
     }
 
     #[tokio::test]
@@ -155,7 +178,10 @@ mod tests {
             bus.publish(purged(rows));
         }
         assert_eq!(bus.subscribe_after(0).unwrap_err(), Lagged { missed: 3 });
-        assert_eq!(slow.next().await.unwrap().unwrap_err(), Lagged { missed: 3 });
+        assert_eq!(
+            slow.next().await.unwrap().unwrap_err(),
+            Lagged { missed: 3 }
+        );
         assert_eq!(slow.next().await.unwrap().unwrap().sequence, 4);
         drop(bus);
         assert_eq!(slow.next().await.unwrap().unwrap().sequence, 5);

@@ -49,7 +49,8 @@ pub enum EventKind {
         /// Number of deleted rows.
         rows: u64,
     },
-    /// A call of the conversation memory had no tenant, user or session. Missing members are `null`.
+    /// A call of the conversation memory had no tenant, user or session. Missing members are
+    /// `null`.
     #[serde(rename = "memory.identity_rejected")]
     MemoryIdentityRejected {
         /// The caller, as far as it is known.
@@ -116,7 +117,8 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// Returns the owner of the conversation that the event is about; `None` if it is about something else.
+    /// Returns the owner of the conversation that the event is about; `None` if it is about
+    /// something else.
     #[must_use]
     pub const fn conversation(&self) -> Option<&Who> {
         match self {

@@ -74,6 +74,8 @@ pub trait Sink: fmt::Debug + Send + Sync {
     /// [`SinkError`], including a read that exceeds the time; [`SinkError::Settings`] from a sink that cannot be read.
     fn stored(&self, from: u64, most: usize, within: Duration) -> Result<Vec<Stored>, SinkError> {
         let _ = (from, most, within);
-        Err(SinkError::Settings("what went out there cannot be read again".to_owned()))
+        Err(SinkError::Settings(
+            "what went out there cannot be read again".to_owned(),
+        ))
     }
 }

@@ -1,7 +1,8 @@
-//! Coding agents: the lines in their instruction files, the hooks in their settings, and what the hooks do.
+//! Coding agents: the lines in their instruction files, the hooks in their settings, and what the
+//! hooks do.
 //!
-//! `forge init --agent` writes both, and `--remove` takes them away again. What people wrote in these files stays. A hook
-//! never fails: an agent must not stop because of its memory.
+//! `forge init --agent` writes both, and `--remove` takes them away again. What people wrote in
+//! these files stays. A hook never fails: an agent must not stop because of its memory.
 
 mod hooks;
 mod settings;
@@ -121,8 +122,8 @@ pub fn plan(project: &Project, agent: Agent, remove: bool) -> Result<AgentSetup>
 /// Writes the lines and hooks of an agent, or removes them. A repeat changes nothing.
 ///
 /// # Errors
-/// `Refused` if a file is a link that leads out of the project, is too large, or is not in the agent's format;
-/// `Failed` if it cannot be written; `Paused`.
+/// `Refused` if a file is a link that leads out of the project, is too large, or is not in the
+/// agent's format; `Failed` if it cannot be written; `Paused`.
 pub fn apply(project: &Project, agent: Agent, remove: bool) -> Result<AgentSetup> {
     project.check_not_paused()?;
     let edits = edits(project, agent, remove)?;
@@ -141,7 +142,11 @@ pub fn apply(project: &Project, agent: Agent, remove: bool) -> Result<AgentSetup
 }
 
 fn setup(agent: Agent, remove: bool, edits: &[Edit]) -> AgentSetup {
-    let hooks = if remove { Vec::new() } else { settings::hooks(agent) };
+    let hooks = if remove {
+        Vec::new()
+    } else {
+        settings::hooks(agent)
+    };
     AgentSetup {
         agent,
         hooks,
@@ -165,7 +170,12 @@ fn edits(project: &Project, agent: Agent, remove: bool) -> Result<Vec<Edit>> {
             .hint("repair it in an editor, then repeat")
     };
     let new = match remove {
-        true => old.as_deref().map(|old| settings::without(agent, old)).transpose().map_err(wrong)?.flatten(),
+        true => old
+            .as_deref()
+            .map(|old| settings::without(agent, old))
+            .transpose()
+            .map_err(wrong)?
+            .flatten(),
         false => Some(settings::with(agent, old.as_deref()).map_err(wrong)?),
     };
     edit(agent.settings(), path, old, new);
@@ -185,7 +195,9 @@ fn is_needed_by_others(root: &Path, agent: Agent) -> Result<bool> {
     for other in Agent::ALL {
         if other != agent
             && other.instructions() == agent.instructions()
-            && read(root, other.settings())?.1.is_some_and(|text| text.contains(settings::MARK))
+            && read(root, other.settings())?
+                .1
+                .is_some_and(|text| text.contains(settings::MARK))
         {
             return Ok(true);
         }
@@ -193,7 +205,8 @@ fn is_needed_by_others(root: &Path, agent: Agent) -> Result<bool> {
     Ok(false)
 }
 
-/// Reads a file of the project, and returns where it is: a link is followed, but not out of the project.
+/// Reads a file of the project, and returns where it is: a link is followed, but not out of the
+/// project.
 fn read(root: &Path, file: &str) -> Result<(PathBuf, Option<String>)> {
     let path = root.join(file);
     let io = |error: std::io::Error| Error::io("cannot read", &path, &error);
@@ -206,18 +219,28 @@ fn read(root: &Path, file: &str) -> Result<(PathBuf, Option<String>)> {
     };
     let root = root.canonicalize().map_err(io)?;
     if !real.starts_with(&root) {
-        return Err(Error::refused(format!("{file} is a link that leads out of the project")));
+        return Err(Error::refused(format!(
+            "{file} is a link that leads out of the project"
+        )));
     }
     let opened = fs::File::open(&real).map_err(io)?;
     if !opened.metadata().map_err(io)?.is_file() {
         return Err(Error::refused(format!("{file} is no file")));
     }
     let mut bytes = Vec::new();
-    opened.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(io)?;
+    opened
+        .take(MAX_FILE + 1)
+        .read_to_end(&mut bytes)
+        .map_err(io)?;
     if bytes.len() as u64 > MAX_FILE {
-        return Err(Error::new(Category::Refused, "E_TOO_LARGE", format!("{file} is larger than 1 MiB")));
+        return Err(Error::new(
+            Category::Refused,
+            "E_TOO_LARGE",
+            format!("{file} is larger than 1 MiB"),
+        ));
     }
-    let text = String::from_utf8(bytes).map_err(|_| Error::refused(format!("{file} is no UTF-8 text")))?;
+    let text =
+        String::from_utf8(bytes).map_err(|_| Error::refused(format!("{file} is no UTF-8 text")))?;
     Ok((real, Some(text)))
 }
 
@@ -227,7 +250,9 @@ fn write(path: &Path, text: &str) -> Result<()> {
         let folder = path.parent().ok_or(ErrorKind::NotFound)?;
         fs::create_dir_all(folder)?;
         // A new file gets the permissions that the user's umask gives.
-        let Ok(about) = fs::metadata(path) else { return fs::write(path, text) };
+        let Ok(about) = fs::metadata(path) else {
+            return fs::write(path, text);
+        };
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         file.write_all(text.as_bytes())?;
         file.as_file().set_permissions(about.permissions())?;

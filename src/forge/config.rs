@@ -62,7 +62,8 @@ const MISPLACED_TRACKER: &str = "define the tracker in your own helmdeck.toml, a
 pub struct FilesConfig {
     /// Limit for the size of one file, in bytes. Default: 16 MiB; at most 63 MiB.
     pub max_bytes: u64,
-    /// Whether `features.json` and `knowledge.json` are kept beside the entries from which they are made. Default: no.
+    /// Whether `features.json` and `knowledge.json` are kept beside the entries from which they are
+    /// made. Default: no.
     pub rfc: bool,
 }
 
@@ -76,8 +77,8 @@ pub struct Verify {
     pub runner: String,
     /// Pattern that counts the tests in the output of the runner.
     ///
-    /// The count is the sum of its first group, or the number of its matches. Default: the form of cargo, pytest, go,
-    /// node and npm; another program needs this.
+    /// The count is the sum of its first group, or the number of its matches. Default: the form of
+    /// cargo, pytest, go, node and npm; another program needs this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count_regex: Option<String>,
     /// The report in the form of `JUnit` that the runner leaves, as a path below the root.
@@ -89,7 +90,8 @@ pub struct Verify {
     ///
     /// `cargo`, `pytest`, `go`, `node` and `npm` need no entry.
     pub runners: BTreeMap<String, Runner>,
-    /// What a checkpoint runs; an assessment runs only the first. Default: `cargo test` and `cargo check`.
+    /// What a checkpoint runs; an assessment runs only the first. Default: `cargo test` and `cargo
+    /// check`.
     pub commands: Vec<String>,
     /// How long one of them may take, in seconds. Default: 1800.
     pub timeout_s: u64,
@@ -127,9 +129,11 @@ pub struct RecoveryConfig {
 pub struct HealthConfig {
     /// Whether short-term memory that is old and not in use is green. Default: no.
     pub idle_ok: bool,
-    /// Whether a feature that worked before lowers green to yellow: `yellow`, or `reason` (default).
+    /// Whether a feature that worked before lowers green to yellow: `yellow`, or `reason`
+    /// (default).
     pub regression: Softer,
-    /// Whether a branch that has diverged and merges cleanly is yellow: `yellow`, or `reason` (default).
+    /// Whether a branch that has diverged and merges cleanly is yellow: `yellow`, or `reason`
+    /// (default).
     pub clean_divergence: Softer,
 }
 
@@ -190,7 +194,8 @@ pub struct GitConfig {
 pub struct EventsConfig {
     /// What subjects begin with. Default: `sx9`.
     pub prefix: String,
-    /// Name of the event server, which the user's own settings define: `[forge.events.NAME]`. Default: none.
+    /// Name of the event server, which the user's own settings define: `[forge.events.NAME]`.
+    /// Default: none.
     #[serde(rename = "use")]
     pub server: Option<String>,
 }
@@ -199,7 +204,11 @@ impl EventsConfig {
     /// Returns what subjects begin with; the default if the configured prefix is not valid.
     #[must_use]
     pub fn valid_prefix(&self) -> &str {
-        if subjects::check_prefix(&self.prefix).is_ok() { &self.prefix } else { subjects::PREFIX }
+        if subjects::check_prefix(&self.prefix).is_ok() {
+            &self.prefix
+        } else {
+            subjects::PREFIX
+        }
     }
 }
 
@@ -219,11 +228,13 @@ pub struct LinearConfig {
     pub types: BTreeMap<String, String>,
     /// People: a name of the project, and the person's name or e-mail address in the tracker.
     pub users: BTreeMap<String, String>,
-    /// Labels that the tracker lacks: `existing` (default) keeps them here, `create` creates them there.
+    /// Labels that the tracker lacks: `existing` (default) keeps them here, `create` creates them
+    /// there.
     pub labels: LabelMode,
     /// Whether the end of a session adds a comment to its issue. Default: no.
     pub notes: bool,
-    /// When to synchronise besides on request: `start`, `end`, or `start,end` of a session. Default: never.
+    /// When to synchronise besides on request: `start`, `end`, or `start,end` of a session.
+    /// Default: never.
     pub sync: String,
 }
 
@@ -257,7 +268,8 @@ pub enum LabelMode {
 pub struct TrackerConfig {
     /// `linear` (default) or `github`.
     pub kind: TrackerKind,
-    /// Name of a tracker that the user's own settings define: `[forge.trackers.NAME]`. Default: the public one.
+    /// Name of a tracker that the user's own settings define: `[forge.trackers.NAME]`. Default: the
+    /// public one.
     #[serde(rename = "use")]
     pub server: Option<String>,
 }
@@ -297,7 +309,10 @@ impl FilesConfig {
 
 impl Default for FilesConfig {
     fn default() -> Self {
-        Self { max_bytes: crate::files::MAX_FILE, rfc: false }
+        Self {
+            max_bytes: crate::files::MAX_FILE,
+            rfc: false,
+        }
     }
 }
 
@@ -317,33 +332,58 @@ impl Default for Verify {
 
 impl Default for RecoveryConfig {
     fn default() -> Self {
-        let protected =
-            [".github/**", ".gitlab-ci.yml", ".circleci/**", "Jenkinsfile", ".forge/skills/**", "deny.toml"];
-        Self { limits: Limits::default(), protected: protected.map(str::to_owned).to_vec() }
+        let protected = [
+            ".github/**",
+            ".gitlab-ci.yml",
+            ".circleci/**",
+            "Jenkinsfile",
+            ".forge/skills/**",
+            "deny.toml",
+        ];
+        Self {
+            limits: Limits::default(),
+            protected: protected.map(str::to_owned).to_vec(),
+        }
     }
 }
 
 impl Default for SessionConfig {
     fn default() -> Self {
-        Self { prime_tokens: 300, archives: 20, bootstrap_timeout_s: 120, probes: 2 }
+        Self {
+            prime_tokens: 300,
+            archives: 20,
+            bootstrap_timeout_s: 120,
+            probes: 2,
+        }
     }
 }
 
 impl Default for ArtifactsConfig {
     fn default() -> Self {
-        Self { max_bytes: 10 << 20, total_bytes: 500 << 20 }
+        Self {
+            max_bytes: 10 << 20,
+            total_bytes: 500 << 20,
+        }
     }
 }
 
 impl Default for GitConfig {
     fn default() -> Self {
-        Self { enabled: true, base: None, timeout_s: 60, push_checkpoints: false }
+        Self {
+            enabled: true,
+            base: None,
+            timeout_s: 60,
+            push_checkpoints: false,
+        }
     }
 }
 
 impl Default for EventsConfig {
     fn default() -> Self {
-        Self { prefix: "sx9".into(), server: None }
+        Self {
+            prefix: "sx9".into(),
+            server: None,
+        }
     }
 }
 
@@ -357,8 +397,12 @@ impl Verify {
     /// Returns the report that the runner with a command leaves.
     pub(crate) fn junit(&self, command: &str) -> Option<&str> {
         let own = (command == self.runner).then_some(&self.junit);
-        let all =
-            own.into_iter().chain(self.runners.values().filter(|one| one.command == command).map(|one| &one.junit));
+        let all = own.into_iter().chain(
+            self.runners
+                .values()
+                .filter(|one| one.command == command)
+                .map(|one| &one.junit),
+        );
         all.flatten().next().map(String::as_str)
     }
 }
@@ -372,23 +416,36 @@ impl Config {
     /// Where and how it is damaged.
     pub fn parse(text: &str) -> Result<Self, Damage> {
         let damage = |error: toml::de::Error| {
-            let before = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or_default();
+            let before = text
+                .get(..error.span().map_or(0, |span| span.start))
+                .unwrap_or_default();
             let line = before.matches('\n').count() + 1;
             let column = before.rsplit('\n').next().unwrap_or_default().len() + 1;
-            Damage { line, column, what: error.message().to_owned() }
+            Damage {
+                line,
+                column,
+                what: error.message().to_owned(),
+            }
         };
         let mut config: Self = toml::from_str(text).map_err(damage)?;
         config.raw = text.parse().map_err(damage)?;
         if !(1 << 10..64 << 20).contains(&config.files.max_bytes) {
-            let what = "expected max_bytes under [files] to be between 1 KiB and less than 64 MiB".to_owned();
-            return Err(Damage { line: 1, column: 1, what });
+            let what = "expected max_bytes under [files] to be between 1 KiB and less than 64 MiB"
+                .to_owned();
+            return Err(Damage {
+                line: 1,
+                column: 1,
+                what,
+            });
         }
         Ok(config)
     }
 
-    /// Returns the first setting that only the user's own configuration may have, and where it goes.
+    /// Returns the first setting that only the user's own configuration may have, and where it
+    /// goes.
     ///
-    /// A repository may come from anybody, so it names no host, no credential and no path outside of it.
+    /// A repository may come from anybody, so it names no host, no credential and no path outside
+    /// of it.
     #[must_use]
     pub fn misplaced(&self) -> Option<(String, &'static str)> {
         MISPLACED.iter().find_map(|(table, names, home)| {
@@ -401,9 +458,13 @@ impl Config {
     /// Returns the settings in a text that this program does not know, as `table.name`.
     #[must_use]
     pub fn unknown(text: &str) -> Vec<String> {
-        let Ok(config) = Self::parse(text) else { return Vec::new() };
+        let Ok(config) = Self::parse(text) else {
+            return Vec::new();
+        };
         // What is not written again was not read.
-        let Ok(known) = toml::Table::try_from(&config) else { return Vec::new() };
+        let Ok(known) = toml::Table::try_from(&config) else {
+            return Vec::new();
+        };
         let mut unknown = Vec::new();
         for (table, value) in &config.raw {
             match (known.get(table), value.as_table()) {
@@ -426,17 +487,27 @@ mod tests {
     fn empty_file_has_every_default() {
         let config = Config::parse("").unwrap();
         assert_eq!(config, Config::default());
-        assert_eq!(toml::Table::try_from(&config.recovery).unwrap()["lines"].as_integer(), Some(400));
+        assert_eq!(
+            toml::Table::try_from(&config.recovery).unwrap()["lines"].as_integer(),
+            Some(400)
+        );
         assert_eq!(config.verify.commands, ["cargo test", "cargo check"]);
     }
 
     #[test]
     fn invalid_settings_are_reported_with_their_place() {
         let config = Config::parse("[recovery]\nfiles = 3\n").unwrap();
-        assert_eq!((config.recovery.limits.files, config.recovery.limits.lines), (3, 400));
+        assert_eq!(
+            (config.recovery.limits.files, config.recovery.limits.lines),
+            (3, 400)
+        );
         let error = Config::parse("[files]\n  max_bytes = \"many\"\n").unwrap_err();
         assert_eq!((error.line, error.column), (2, 15), "{error:?}");
-        for no in ["[files]\nmax_bytes = 67108864", "[files\n", "[files]\nmax_bytes = 1"] {
+        for no in [
+            "[files]\nmax_bytes = 67108864",
+            "[files\n",
+            "[files]\nmax_bytes = 1",
+        ] {
             assert!(Config::parse(no).is_err(), "{no}");
         }
     }
@@ -452,7 +523,9 @@ mod tests {
             }
         }
         let fine = "[events]\nuse = \"team\"\n[tracker]\nuse = \"work\"\n";
-        assert!(Config::parse(fine).unwrap().misplaced().is_none() && Config::unknown(fine).is_empty());
+        assert!(
+            Config::parse(fine).unwrap().misplaced().is_none() && Config::unknown(fine).is_empty()
+        );
     }
 
     #[test]

@@ -34,9 +34,11 @@ impl Ids for RandomIds {
 
 /// Factory of event sinks.
 pub trait Links: Send + Sync + fmt::Debug {
-    /// Returns the sink for the server that the user calls `server`, for subjects that begin with `prefix`.
+    /// Returns the sink for the server that the user calls `server`, for subjects that begin with
+    /// `prefix`.
     ///
-    /// The sink is not connected yet. If the user has no server of this name, the sink fails and says so.
+    /// The sink is not connected yet. If the user has no server of this name, the sink fails and
+    /// says so.
     fn link(&self, server: &str, prefix: &str) -> Arc<dyn Sink>;
 }
 
@@ -55,7 +57,11 @@ impl Default for Trust {
     /// Nothing.
     fn default() -> Self {
         // The tests of this crate open projects of their own.
-        if cfg!(test) { Self::Everything } else { Self::Nothing }
+        if cfg!(test) {
+            Self::Everything
+        } else {
+            Self::Nothing
+        }
     }
 }
 
@@ -65,7 +71,8 @@ pub enum Zone {
     /// UTC.
     #[default]
     Utc,
-    /// The zone of the machine. It is looked up at its first use, because the lookup reads the whole folder of zones.
+    /// The zone of the machine. It is looked up at its first use, because the lookup reads the
+    /// whole folder of zones.
     System,
 }
 
@@ -82,16 +89,19 @@ impl Deref for Zone {
     }
 }
 
-/// Environment of a project. All of it is injected, so every rule can be tested with a manual clock.
+/// Environment of a project. All of it is injected, so every rule can be tested with a manual
+/// clock.
 #[derive(Clone)]
 pub struct ProjectEnvironment {
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// The zone in which people read times; times in files are UTC but for `[HH:MM]` in `progress.txt`.
+    /// The zone in which people read times; times in files are UTC but for `[HH:MM]` in
+    /// `progress.txt`.
     pub zone: Zone,
     /// New ids.
     pub ids: Arc<dyn Ids>,
-    /// Name of the agent in events and artifacts. Default: `Forge` (the persona of the RFC's examples).
+    /// Name of the agent in events and artifacts. Default: `Forge` (the persona of the RFC's
+    /// examples).
     pub agent: String,
     /// Id of the work session. Default: the active session of the work tree.
     pub session: Option<String>,
@@ -140,6 +150,8 @@ impl Default for ProjectEnvironment {
 
 impl fmt::Debug for ProjectEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProjectEnvironment").field("agent", &self.agent).finish_non_exhaustive()
+        f.debug_struct("ProjectEnvironment")
+            .field("agent", &self.agent)
+            .finish_non_exhaustive()
     }
 }

@@ -25,7 +25,10 @@ pub struct Export {
 /// # Errors
 /// `Corrupt` if an entry is damaged.
 pub fn export(project: &Project) -> Result<Export> {
-    Ok(Export { features: Features::new(project).read()?, knowledge: Knowledge::new(project).read()? })
+    Ok(Export {
+        features: Features::new(project).read()?,
+        knowledge: Knowledge::new(project).read()?,
+    })
 }
 
 impl Export {
@@ -35,10 +38,14 @@ impl Export {
     /// `Failed` if a file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>> {
         let io = |error: &std::io::Error| Error::io("cannot write", folder, error);
-        let print = |error: serde_json::Error| Error::new(Category::Failed, "E_INVALID", error.to_string());
+        let print =
+            |error: serde_json::Error| Error::new(Category::Failed, "E_INVALID", error.to_string());
         let documents = [
             ("features.json", json::print(&self.features).map_err(print)?),
-            ("knowledge.json", json::print(&self.knowledge).map_err(print)?),
+            (
+                "knowledge.json",
+                json::print(&self.knowledge).map_err(print)?,
+            ),
         ];
         std::fs::create_dir_all(folder).map_err(|error| io(&error))?;
         let write = |(name, bytes): &(&str, Vec<u8>)| {
@@ -60,20 +67,38 @@ mod tests {
     #[test]
     fn documents_are_made_from_entries() {
         let fixture = Fixture::new();
-        let add = |name: &str| Add { name: name.to_owned(), tests: vec!["a::*".to_owned()], ..Add::default() };
+        let add = |name: &str| Add {
+            name: name.to_owned(),
+            tests: vec!["a::*".to_owned()],
+            ..Add::default()
+        };
         for name in ["One", "Two"] {
-            Features::new(&fixture.project).add(&add(name), None).unwrap();
+            Features::new(&fixture.project)
+                .add(&add(name), None)
+                .unwrap();
         }
-        let what = What::Successful { context: "c".to_owned(), approach: "a".to_owned() };
-        Knowledge::new(&fixture.project).add(&Learning::new(what), None).unwrap();
+        let what = What::Successful {
+            context: "c".to_owned(),
+            approach: "a".to_owned(),
+        };
+        Knowledge::new(&fixture.project)
+            .add(&Learning::new(what), None)
+            .unwrap();
 
         let made = export(&fixture.project).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let paths = made.write(&folder.path().join("new")).unwrap();
-        let features: serde_json::Value = serde_json::from_slice(&std::fs::read(&paths[0]).unwrap()).unwrap();
-        let names: Vec<_> = features["features"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+        let features: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&paths[0]).unwrap()).unwrap();
+        let names: Vec<_> = features["features"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| &one["name"])
+            .collect();
         assert_eq!(names, ["One", "Two"]);
-        let knowledge: KnowledgeFile = serde_json::from_slice(&std::fs::read(&paths[1]).unwrap()).unwrap();
+        let knowledge: KnowledgeFile =
+            serde_json::from_slice(&std::fs::read(&paths[1]).unwrap()).unwrap();
         assert_eq!(knowledge, made.knowledge);
         assert_eq!(knowledge.patterns.successful[0].approach, "a");
     }

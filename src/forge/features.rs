@@ -19,8 +19,8 @@ pub(crate) use execute::built_in;
 pub(crate) use helmdeck_forge_documents::features::file::unknown;
 pub(crate) use helmdeck_forge_documents::features::{ADOPTED_FROM, adopted_name};
 pub use helmdeck_forge_documents::features::{
-    Amendment, BlockedBy, Change, Counts, Difference, Feature, FeatureEntry, FeaturesFile, Next, Standing, Status,
-    is_id,
+    Amendment, BlockedBy, Change, Counts, Difference, Feature, FeatureEntry, FeaturesFile, Next,
+    Standing, Status, is_id,
 };
 use helmdeck_forge_documents::features::{contract, file};
 pub(crate) use manage::new_feature;
@@ -90,7 +90,11 @@ impl Features<'_> {
     /// # Errors
     /// `Corrupt` if the file is damaged.
     pub fn read(&self) -> Result<FeaturesFile> {
-        Ok(self.project.files().load::<FeaturesFile>()?.map_or_else(FeaturesFile::skeleton, |loaded| loaded.value))
+        Ok(self
+            .project
+            .files()
+            .load::<FeaturesFile>()?
+            .map_or_else(FeaturesFile::skeleton, |loaded| loaded.value))
     }
 
     /// Returns all features and their standing.
@@ -107,12 +111,21 @@ impl Features<'_> {
     pub(crate) fn list_by(&self, evidence: &Evidence) -> Result<Listed> {
         let loaded = self.project.files().load::<FeaturesFile>()?;
         let etag = loaded.as_ref().map(|loaded| loaded.etag.clone());
-        let features = loaded.map(|loaded| loaded.value.features).unwrap_or_default();
+        let features = loaded
+            .map(|loaded| loaded.value.features)
+            .unwrap_or_default();
         let standings = status_inputs::judge_by(self.project, evidence, &features)?;
         let counts = FeaturesFile::counts(&standings);
-        let features =
-            features.into_iter().zip(standings).map(|(feature, standing)| Item { standing, feature }).collect();
-        Ok(Listed { etag, counts, features })
+        let features = features
+            .into_iter()
+            .zip(standings)
+            .map(|(feature, standing)| Item { standing, feature })
+            .collect();
+        Ok(Listed {
+            etag,
+            counts,
+            features,
+        })
     }
 
     /// Returns the file, and the standing of each feature.
@@ -124,8 +137,8 @@ impl Features<'_> {
 
     /// Returns the feature to work on next; the features of other sessions are left out.
     ///
-    /// The order: a feature that regressed, one that this agent works on, one that does not work, one that
-    /// has not been started and whose dependencies are met.
+    /// The order: a feature that regressed, one that this agent works on, one that does not work,
+    /// one that has not been started and whose dependencies are met.
     ///
     /// # Errors
     /// `Corrupt` if the file is damaged; errors from git.
@@ -133,6 +146,9 @@ impl Features<'_> {
         let (file, standings) = self.judged()?;
         let claimed = Sessions::new(self.project).claimed();
         let next = file.next(&standings, &self.project.environment().agent, &claimed);
-        Ok(next.map(|(feature, why)| Chosen { why, feature: feature.clone() }))
+        Ok(next.map(|(feature, why)| Chosen {
+            why,
+            feature: feature.clone(),
+        }))
     }
 }

@@ -50,15 +50,22 @@ impl Fixture {
             ids: Arc::new(InOrder::default()),
             ..ProjectEnvironment::default()
         };
-        let project = Project::open(repository.path(), environment).unwrap().unwrap();
-        let fixture = Self { repository, project, clock };
+        let project = Project::open(repository.path(), environment)
+            .unwrap()
+            .unwrap();
+        let fixture = Self {
+            repository,
+            project,
+            clock,
+        };
         fixture.at("2025-12-24T12:00:00Z");
         fixture
     }
 
     /// Sets the clock.
     pub(crate) fn at(&self, time: &str) {
-        self.clock.set(Timestamp(Time::parse(time).unwrap().0.as_microsecond()));
+        self.clock
+            .set(Timestamp(Time::parse(time).unwrap().0.as_microsecond()));
     }
 
     pub(crate) fn text(&self, path: &str) -> String {
@@ -90,10 +97,17 @@ impl Fixture {
 
 /// Returns the path of a file whose name is a key with a mark, below the root.
 pub(crate) fn file_of(root: &Path, folder: &str, key: &str) -> String {
-    let names = std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = std::fs::read_dir(root.join(folder))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
     let begin = format!("{key}-");
-    let name = names.map(|name| name.into_string().unwrap()).find(|name| name.starts_with(&begin));
-    format!("{folder}/{}", name.unwrap_or_else(|| panic!("there is no {folder}/{key}-…")))
+    let name = names
+        .map(|name| name.into_string().unwrap())
+        .find(|name| name.starts_with(&begin));
+    format!(
+        "{folder}/{}",
+        name.unwrap_or_else(|| panic!("there is no {folder}/{key}-…"))
+    )
 }
 
 /// Writes a document as the files of its entries, in place of those that are there.
@@ -101,13 +115,26 @@ pub(crate) fn write_entries<D: Document>(root: &Path, text: &str) {
     let entries = D::ENTRIES.unwrap();
     let folder = root.join(entries.folder);
     std::fs::create_dir_all(&folder).unwrap();
-    for file in std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()) {
-        if file.extension().is_some_and(|extension| extension == "json") {
+    for file in std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+    {
+        if file
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
             std::fs::remove_file(file).unwrap();
         }
     }
-    for (number, entry) in (entries.split)(&serde_json::from_str(text).unwrap()).into_iter().enumerate() {
-        let mark = if entry.is_marked { format!("-{number}") } else { String::new() };
+    for (number, entry) in (entries.split)(&serde_json::from_str(text).unwrap())
+        .into_iter()
+        .enumerate()
+    {
+        let mark = if entry.is_marked {
+            format!("-{number}")
+        } else {
+            String::new()
+        };
         let path = folder.join(format!("{}{mark}.json", entry.slug));
         std::fs::write(path, crate::json::print(&entry.value).unwrap()).unwrap();
     }
@@ -126,17 +153,29 @@ pub(crate) fn start(root: &Path, test: &str, number: usize) -> Child {
         .args(["--ignored", "--exact", "--nocapture", test])
         .env("FIXTURE_ROOT", root)
         .env("FIXTURE_NUMBER", number.to_string());
-    command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap()
+    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .unwrap()
 }
 
 /// Returns the project of the test that started this process, and the number it gave.
 pub(crate) fn given() -> Option<(Project, usize)> {
     let (root, number) = worker_input()?;
-    Some((Project::open(&root, ProjectEnvironment::default()).unwrap().unwrap(), number))
+    Some((
+        Project::open(&root, ProjectEnvironment::default())
+            .unwrap()
+            .unwrap(),
+        number,
+    ))
 }
 
 /// Returns the folder and the number that the test gave that started this process.
-#[allow(clippy::disallowed_methods, reason = "the other process is told what to do by its environment")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the other process is told what to do by its environment"
+)]
 pub(crate) fn worker_input() -> Option<(PathBuf, usize)> {
     let root = std::env::var_os("FIXTURE_ROOT")?;
     let number = std::env::var("FIXTURE_NUMBER").unwrap().parse().unwrap();

@@ -46,7 +46,14 @@ pub enum Phase {
 
 impl Phase {
     /// Every known phase.
-    pub const ALL: [Self; 6] = [Self::Plan, Self::Build, Self::Verify, Self::Review, Self::Blocked, Self::Done];
+    pub const ALL: [Self; 6] = [
+        Self::Plan,
+        Self::Build,
+        Self::Verify,
+        Self::Review,
+        Self::Blocked,
+        Self::Done,
+    ];
 
     /// Returns the word in the file.
     #[must_use]
@@ -65,7 +72,10 @@ impl Phase {
     /// Returns the phase of a word; any other word is kept.
     #[must_use]
     pub fn of(word: &str) -> Self {
-        Self::ALL.into_iter().find(|phase| phase.as_str() == word).unwrap_or_else(|| Self::Other(word.to_owned()))
+        Self::ALL
+            .into_iter()
+            .find(|phase| phase.as_str() == word)
+            .unwrap_or_else(|| Self::Other(word.to_owned()))
     }
 }
 
@@ -131,13 +141,19 @@ impl Document for Focus {
     /// Only misleading values are refused; everything else is a warning.
     fn check(&self) -> Result<(), String> {
         if let Some(task) = &self.task
-            && (task.trim().is_empty() || task.chars().count() > TASK_MAX || task.chars().any(char::is_control))
+            && (task.trim().is_empty()
+                || task.chars().count() > TASK_MAX
+                || task.chars().any(char::is_control))
         {
-            return Err(format!("task is not one line of 1 to {TASK_MAX} characters"));
+            return Err(format!(
+                "task is not one line of 1 to {TASK_MAX} characters"
+            ));
         }
         let number = self.linear_issue.as_deref().map(|key| marks::split(key).0);
         if let Some(key) = number.filter(|key| !crate::issues::is_key(key)) {
-            return Err(format!("linear_issue {key:?} is neither null nor a key as SX9-123"));
+            return Err(format!(
+                "linear_issue {key:?} is neither null nor a key as SX9-123"
+            ));
         }
         for path in &self.files {
             check_path(path).map_err(|error| format!("files: {error}"))?;
@@ -147,7 +163,11 @@ impl Document for Focus {
         {
             return Err("phase is not a word of at most 32 characters".to_owned());
         }
-        if self.blockers.iter().any(|blocker| blocker.trim().is_empty() || blocker.chars().count() > 4000) {
+        if self
+            .blockers
+            .iter()
+            .any(|blocker| blocker.trim().is_empty() || blocker.chars().count() > 4000)
+        {
             return Err("blockers: each has 1 to 4000 characters".to_owned());
         }
         if self.files.len() > LIST_MAX || self.blockers.len() > LIST_MAX {
@@ -158,13 +178,17 @@ impl Document for Focus {
 }
 
 impl Focus {
-    /// Returns the warnings about it: an unknown phase, files that are missing or lead out of the root.
+    /// Returns the warnings about it: an unknown phase, files that are missing or lead out of the
+    /// root.
     #[must_use]
     pub fn warnings(&self, root: &Path) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Phase::Other(word) = &self.phase {
             let known: Vec<_> = Phase::ALL.iter().map(Phase::as_str).collect();
-            warnings.push(format!("phase {word:?} is none of {}; it is kept", known.join(", ")));
+            warnings.push(format!(
+                "phase {word:?} is none of {}; it is kept",
+                known.join(", ")
+            ));
         }
         let real = root.canonicalize();
         for path in &self.files {
@@ -182,8 +206,8 @@ impl Focus {
 
 /// Change of a focus.
 ///
-/// Fields that are not set stay, unless the task changes: that is a new focus, where fields that are not set are
-/// empty.
+/// Fields that are not set stay, unless the task changes: that is a new focus, where fields that
+/// are not set are empty.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SetFocus {
     /// The task.
@@ -284,9 +308,16 @@ fn resolve(files: &Files, focus: &mut Focus) {
     if let Some(key) = &mut focus.linear_issue {
         *key = crate::issues::resolve(&files.reading(), key);
     }
-    if let Some(id) = focus.feature_id.as_mut().filter(|id| marks::split(id).1.is_some()) {
+    if let Some(id) = focus
+        .feature_id
+        .as_mut()
+        .filter(|id| marks::split(id).1.is_some())
+    {
         let features = files.reading().load::<FeaturesFile>().ok().flatten();
-        *id = features.map_or_else(|| marks::split(id).0.to_owned(), |features| features.value.resolve(id));
+        *id = features.map_or_else(
+            || marks::split(id).0.to_owned(),
+            |features| features.value.resolve(id),
+        );
     }
 }
 
@@ -313,7 +344,10 @@ impl<'a> Focused<'a> {
     /// Returns the focus of the primary session of a project.
     #[must_use]
     pub fn new(project: &'a Project) -> Self {
-        Self { project, path: FOCUS.to_owned() }
+        Self {
+            project,
+            path: FOCUS.to_owned(),
+        }
     }
 
     /// Returns the focus in the folder of a session: a secondary one, or one that is over.
@@ -321,7 +355,10 @@ impl<'a> Focused<'a> {
     /// # Errors
     /// `Usage` if the name is not valid for such a folder.
     pub fn of(self, folder: &str) -> Result<Self> {
-        Ok(Self { path: format!("{}/focus.json", session_folder(folder)?), ..self })
+        Ok(Self {
+            path: format!("{}/focus.json", session_folder(folder)?),
+            ..self
+        })
     }
 
     /// The path of the file, below the root.
@@ -335,34 +372,62 @@ impl<'a> Focused<'a> {
     /// # Errors
     /// `Corrupt`.
     pub fn show(&self) -> Result<Option<Shown>> {
-        Ok(read(self.project.files(), &self.path)?.map(|Loaded { value, etag, read_only }| {
-            let mut warnings = value.warnings(self.project.root());
-            if read_only {
-                warnings.push("schema_newer: a newer program wrote it; it is read only here".to_owned());
-            }
-            Shown { focus: value, etag, read_only, warnings }
-        }))
+        Ok(read(self.project.files(), &self.path)?.map(
+            |Loaded {
+                 value,
+                 etag,
+                 read_only,
+             }| {
+                let mut warnings = value.warnings(self.project.root());
+                if read_only {
+                    warnings.push(
+                        "schema_newer: a newer program wrote it; it is read only here".to_owned(),
+                    );
+                }
+                Shown {
+                    focus: value,
+                    etag,
+                    read_only,
+                    warnings,
+                }
+            },
+        ))
     }
 
     /// Changes the focus.
     ///
     /// # Errors
-    /// `Usage` for an empty task, and for an unknown phase that the focus does not have already; `NotFound` for a
-    /// feature that does not exist; `Locked` (`E_FOCUS_TAKEN`) if another session has the focus, `Stale`, `Corrupt`,
-    /// `Secret`, `Paused`.
+    /// `Usage` for an empty task, and for an unknown phase that the focus does not have already;
+    /// `NotFound` for a feature that does not exist; `Locked` (`E_FOCUS_TAKEN`) if another session
+    /// has the focus, `Stale`, `Corrupt`, `Secret`, `Paused`.
     pub fn set(&self, change: &SetFocus) -> Result<Set> {
-        if change.task.as_deref().is_some_and(|task| task.trim().is_empty()) {
-            return Err(Error::usage("a focus says what is to be done").next("helmdeck forge focus set --clear"));
+        if change
+            .task
+            .as_deref()
+            .is_some_and(|task| task.trim().is_empty())
+        {
+            return Err(Error::usage("a focus says what is to be done")
+                .next("helmdeck forge focus set --clear"));
         }
-        if let Some(id) = change.feature_id.as_deref().map(str::trim).filter(|id| !id.is_empty()) {
+        if let Some(id) = change
+            .feature_id
+            .as_deref()
+            .map(str::trim)
+            .filter(|id| !id.is_empty())
+        {
             self.check_feature(id)?;
         }
         if let Some(phase) = &change.phase
             && let Phase::Other(word) = Phase::of(&phase.trim().to_ascii_uppercase())
-            && self.show()?.is_none_or(|now| now.focus.phase.as_str() != word)
+            && self
+                .show()?
+                .is_none_or(|now| now.focus.phase.as_str() != word)
         {
             let known: Vec<_> = Phase::ALL.iter().map(Phase::as_str).collect();
-            return Err(Error::usage(format!("{phase:?} is no phase; there are {}", known.join(", "))));
+            return Err(Error::usage(format!(
+                "{phase:?} is no phase; there are {}",
+                known.join(", ")
+            )));
         }
         self.change(change.if_match.as_deref(), |focus, now, head| {
             if let (Some(mine), Some(theirs)) = (&change.session, &focus.session)
@@ -370,7 +435,8 @@ impl<'a> Focused<'a> {
             {
                 let message = format!("{} is the focus of the session {theirs}", self.path);
                 let error = Error::new(Category::Locked, "E_FOCUS_TAKEN", message);
-                return Err(error.hint("end that session, or join it as a second one with a focus of its own"));
+                return Err(error
+                    .hint("end that session, or join it as a second one with a focus of its own"));
             }
             change.apply(focus, now, head);
             Ok(())
@@ -382,10 +448,12 @@ impl<'a> Focused<'a> {
     /// Passes if there is no list of features, or it cannot be read: that is reported elsewhere.
     fn check_feature(&self, id: &str) -> Result<()> {
         let features = self.project.files().reading().load::<FeaturesFile>();
-        let absent = features
-            .is_ok_and(|file| file.is_some_and(|file| !file.value.features.iter().any(|feature| feature.id == id)));
+        let absent = features.is_ok_and(|file| {
+            file.is_some_and(|file| !file.value.features.iter().any(|feature| feature.id == id))
+        });
         if absent {
-            return Err(Error::not_found(format!("there is no feature {id}")).next("helmdeck forge features list"));
+            return Err(Error::not_found(format!("there is no feature {id}"))
+                .next("helmdeck forge features list"));
         }
         Ok(())
     }
@@ -399,7 +467,11 @@ impl<'a> Focused<'a> {
     pub fn begin(&self, session: &str, change: &SetFocus) -> Result<Set> {
         session_folder(session)?;
         self.change(change.if_match.as_deref(), |focus, now, head| {
-            SetFocus { session: Some(session.to_owned()), ..change.clone() }.apply(focus, now, head);
+            SetFocus {
+                session: Some(session.to_owned()),
+                ..change.clone()
+            }
+            .apply(focus, now, head);
             Ok(())
         })
     }
@@ -429,16 +501,21 @@ impl<'a> Focused<'a> {
         let now = self.project.environment().now();
         let head = committed::head(self.project);
         let guard = self.project.files().lock()?;
-        let (old, new) = self.project.files().edit_at(&self.path, if_match, |focus: &mut Focus| {
-            resolve(self.project.files(), focus);
-            let old = focus.clone();
-            change(focus, now, head)?;
-            let new = focus.clone();
-            refer(self.project.files(), focus);
-            Ok((old, new))
-        })?;
+        let (old, new) =
+            self.project
+                .files()
+                .edit_at(&self.path, if_match, |focus: &mut Focus| {
+                    resolve(self.project.files(), focus);
+                    let old = focus.clone();
+                    change(focus, now, head)?;
+                    let new = focus.clone();
+                    refer(self.project.files(), focus);
+                    Ok((old, new))
+                })?;
         let changed = old != new;
-        let shown = self.show()?.ok_or_else(|| Error::not_found(format!("{} is gone", self.path)))?;
+        let shown = self
+            .show()?
+            .ok_or_else(|| Error::not_found(format!("{} is gone", self.path)))?;
         drop(guard);
         if changed {
             let named = |focus: &Focus| focus.linear_issue.clone().or_else(|| focus.task.clone());
@@ -446,10 +523,18 @@ impl<'a> Focused<'a> {
             events::emit(
                 self.project,
                 Subject::FocusChange,
-                data::Focused { from: named(&old), to: named(&new), phase },
+                data::Focused {
+                    from: named(&old),
+                    to: named(&new),
+                    phase,
+                },
             );
         }
-        Ok(Set { changed, from: old.task, now: shown })
+        Ok(Set {
+            changed,
+            from: old.task,
+            now: shown,
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Forms of new issues: `linear/templates/*.yaml`.
 //!
-//! A form names its fields. Their values become the title and the description of an issue, and come back from them.
+//! A form names its fields. Their values become the title and the description of an issue, and come
+//! back from them.
 
 mod body;
 mod check;
@@ -56,7 +57,8 @@ pub struct Field {
     /// What its whole value must match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
-    /// How the pattern is read. Default: as a regular expression, but `[BUG] *` and the like as a wildcard.
+    /// How the pattern is read. Default: as a regular expression, but `[BUG] *` and the like as a
+    /// wildcard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern_kind: Option<PatternKind>,
     /// What can be chosen.
@@ -166,14 +168,30 @@ impl<'a> Forms<'a> {
     /// Errors from reading the folder.
     pub fn list(&self) -> Result<Vec<Listed>> {
         let mut all = Vec::new();
-        for entry in self.project.files().list(TEMPLATES)?.into_iter().filter(|entry| !entry.folder) {
-            let Some(name) = stem(&entry.name) else { continue };
+        for entry in self
+            .project
+            .files()
+            .list(TEMPLATES)?
+            .into_iter()
+            .filter(|entry| !entry.folder)
+        {
+            let Some(name) = stem(&entry.name) else {
+                continue;
+            };
             let path = format!("{TEMPLATES}/{}", entry.name);
             let (fields, problem) = match self.read(&path) {
-                Ok(form) => (form.fields.into_iter().map(|field| field.name).collect(), None),
+                Ok(form) => (
+                    form.fields.into_iter().map(|field| field.name).collect(),
+                    None,
+                ),
                 Err(error) => (Vec::new(), Some(error.message)),
             };
-            all.push(Listed { name: name.to_owned(), path, fields, problem });
+            all.push(Listed {
+                name: name.to_owned(),
+                path,
+                fields,
+                problem,
+            });
         }
         Ok(all)
     }
@@ -182,7 +200,12 @@ impl<'a> Forms<'a> {
     pub(crate) fn damaged(&self) -> Result<Vec<Damaged>> {
         let damaged = self.list()?.into_iter().filter_map(|form| {
             let detail = format!("the form cannot be used: {}", form.problem?);
-            Some(Damaged { path: form.path, extent: Extent::Whole, detail, next: None })
+            Some(Damaged {
+                path: form.path,
+                extent: Extent::Whole,
+                detail,
+                next: None,
+            })
         });
         Ok(damaged.collect())
     }
@@ -197,10 +220,15 @@ impl<'a> Forms<'a> {
         for field in form.fields.iter().filter(|field| !field.options.is_empty()) {
             all.insert(field.name.clone(), options::of(self.project, field)?);
         }
-        Ok(Shown { path, form, options: all })
+        Ok(Shown {
+            path,
+            form,
+            options: all,
+        })
     }
 
-    /// Adds an issue with the values of a form, and with `more` besides: labels, priority and the like.
+    /// Adds an issue with the values of a form, and with `more` besides: labels, priority and the
+    /// like.
     ///
     /// # Errors
     /// `Usage` (`E_FORM`) with every wrong field at once; as [`Self::show`]; errors from adding it.
@@ -216,11 +244,23 @@ impl<'a> Forms<'a> {
             .next(format!("helmdeck forge form list {name}")));
         }
         let form = shown.form;
-        let lists = form.fields.iter().filter(|field| field.kind == FieldType::Checklist);
+        let lists = form
+            .fields
+            .iter()
+            .filter(|field| field.kind == FieldType::Checklist);
         let mut criteria = more.criteria.clone();
-        criteria.extend(lists.filter_map(|field| values.get(&field.name)).flatten().cloned());
+        criteria.extend(
+            lists
+                .filter_map(|field| values.get(&field.name))
+                .flatten()
+                .cloned(),
+        );
         let add = Add {
-            title: values.get(TITLE).and_then(|all| all.first()).cloned().unwrap_or_default(),
+            title: values
+                .get(TITLE)
+                .and_then(|all| all.first())
+                .cloned()
+                .unwrap_or_default(),
             description: Some(body::write(&form, values)),
             kind: more.kind.clone().or_else(|| Some(form.template.clone())),
             criteria,
@@ -233,10 +273,16 @@ impl<'a> Forms<'a> {
 
     fn named(&self, name: &str) -> Result<(String, Form)> {
         let all = self.project.files().list(TEMPLATES)?;
-        let entry = all.iter().find(|entry| !entry.folder && stem(&entry.name) == Some(name));
+        let entry = all
+            .iter()
+            .find(|entry| !entry.folder && stem(&entry.name) == Some(name));
         let entry = entry.ok_or_else(|| {
             let known: Vec<&str> = all.iter().filter_map(|entry| stem(&entry.name)).collect();
-            let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+            let known = if known.is_empty() {
+                "there are none".to_owned()
+            } else {
+                known.join(", ")
+            };
             Error::not_found(format!("there is no form {name:?}"))
                 .hint(format!("the forms are files in {TEMPLATES}: {known}"))
                 .next("helmdeck forge form list")
@@ -247,8 +293,13 @@ impl<'a> Forms<'a> {
     }
 
     fn read(&self, path: &str) -> Result<Form> {
-        let bytes = self.project.files().read(path)?.ok_or_else(|| Error::not_found(format!("there is no {path}")))?;
-        let corrupt = |what: String| Error::new(Category::Corrupt, "E_CORRUPT", format!("{path}{what}"));
+        let bytes = self
+            .project
+            .files()
+            .read(path)?
+            .ok_or_else(|| Error::not_found(format!("there is no {path}")))?;
+        let corrupt =
+            |what: String| Error::new(Category::Corrupt, "E_CORRUPT", format!("{path}{what}"));
         let text = String::from_utf8(bytes).map_err(|_| corrupt(": it is no UTF-8".to_owned()))?;
         parse(&text).map_err(|(line, what)| {
             corrupt(line.map_or_else(|| format!(": {what}"), |line| format!(":{line}: {what}")))
@@ -258,7 +309,8 @@ impl<'a> Forms<'a> {
 
 /// Returns the name of a form, by the name of its file.
 fn stem(file: &str) -> Option<&str> {
-    file.strip_suffix(".yaml").or_else(|| file.strip_suffix(".yml"))
+    file.strip_suffix(".yaml")
+        .or_else(|| file.strip_suffix(".yml"))
 }
 
 /// Reads the text of a form.
@@ -277,14 +329,20 @@ fn parse(text: &str) -> Result<Form, (Option<usize>, String)> {
 fn json(value: Yaml) -> Json {
     match value {
         Yaml::List(items) => Json::Array(items.into_iter().map(json).collect()),
-        Yaml::Map(members) => Json::Object(Members(members.into_iter().map(|(name, one)| (name, json(one))).collect())),
+        Yaml::Map(members) => Json::Object(Members(
+            members
+                .into_iter()
+                .map(|(name, one)| (name, json(one)))
+                .collect(),
+        )),
         Yaml::Text { text, plain: false } => Json::String(text),
         Yaml::Text { text, plain: true } => match text.as_str() {
             "" | "~" | "null" | "Null" | "NULL" => Json::Null,
             "true" | "True" | "TRUE" => Json::Bool(true),
             "false" | "False" | "FALSE" => Json::Bool(false),
             number if number.starts_with(|first: char| first.is_ascii_digit() || first == '-') => {
-                serde_json::from_str(number).map_or_else(|_| Json::String(text.clone()), Json::Number)
+                serde_json::from_str(number)
+                    .map_or_else(|_| Json::String(text.clone()), Json::Number)
             }
             _ => Json::String(text),
         },

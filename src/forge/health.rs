@@ -27,7 +27,18 @@ pub use rules::judge;
 
 /// Colour of a component.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema, IntoStaticStr,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    IntoStaticStr,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -107,7 +118,11 @@ impl Health {
     pub fn components(&self) -> [(&'static str, Colour, &[Reason]); 5] {
         [
             ("long_term", self.long_term.colour, &self.long_term.reasons),
-            ("short_term", self.short_term.colour, &self.short_term.reasons),
+            (
+                "short_term",
+                self.short_term.colour,
+                &self.short_term.reasons,
+            ),
             ("features", self.features.colour, &self.features.reasons),
             ("git", self.git.colour, &self.git.reasons),
             ("linear", self.linear.colour, &self.linear.reasons),

@@ -1,5 +1,5 @@
-//! `forge init`: creates the memory of a project. It never overwrites files, so a second run changes
-//! nothing.
+//! `forge init`: creates the memory of a project. It never overwrites files, so a second run
+//! changes nothing.
 
 mod adopt;
 mod detect;
@@ -45,7 +45,8 @@ pub struct Initialised {
     pub root: PathBuf,
     /// The created paths, below the root. Empty if everything existed.
     pub created: Vec<String>,
-    /// The detected test setup, if the settings file was created now, or says nothing that works here.
+    /// The detected test setup, if the settings file was created now, or says nothing that works
+    /// here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tests: Option<Tests>,
     /// Repository settings that were applied.
@@ -85,10 +86,14 @@ const MERGE_DRIVER: Offer = Offer {
 /// Creates the memory of the project that a folder belongs to, and opens it.
 ///
 /// # Errors
-/// `NotFound` (`E_NOT_A_REPO`) outside a repository unless `no_git`; `Refused` (`E_BARE_REPO`) in one
-/// without a work tree; `Corrupt` if existing settings are damaged; `Paused`, `Secret`, `Locked`,
-/// `Failed`.
-pub fn init(start: &Path, environment: ProjectEnvironment, init: &Init) -> Result<(Project, Initialised)> {
+/// `NotFound` (`E_NOT_A_REPO`) outside a repository unless `no_git`; `Refused` (`E_BARE_REPO`) in
+/// one without a work tree; `Corrupt` if existing settings are damaged; `Paused`, `Secret`,
+/// `Locked`, `Failed`.
+pub fn init(
+    start: &Path,
+    environment: ProjectEnvironment,
+    init: &Init,
+) -> Result<(Project, Initialised)> {
     let found = place(start, init)?;
     let project = match Project::open(&found.root, environment.clone())? {
         Some(project) if project.root() == found.root => project,
@@ -98,12 +103,19 @@ pub fn init(start: &Path, environment: ProjectEnvironment, init: &Init) -> Resul
             Project::with(found, environment, config)
         }
     };
-    let project = init.allow_secrets.iter().fold(project, |project, rule| project.allowing(rule));
+    let project = init
+        .allow_secrets
+        .iter()
+        .fold(project, |project, rule| project.allowing(rule));
     project.check_not_paused()?;
     let created = create_missing(&project)?;
     let unset = created.iter().any(|path| path == CONFIG) || project.checks().is_none();
     let tests = unset.then(|| detect::tests(project.root()));
-    let adopted = if init.adopt { Some(adopt::adopt(&project)?) } else { None };
+    let adopted = if init.adopt {
+        Some(adopt::adopt(&project)?)
+    } else {
+        None
+    };
     let mut settings = Vec::new();
     let mut offers = Vec::new();
     if let Ok(git) = project.git() {
@@ -122,7 +134,17 @@ pub fn init(start: &Path, environment: ProjectEnvironment, init: &Init) -> Resul
     let root = project.root().to_owned();
     // The created files include settings.
     let project = Project::open(&root, project.environment().clone())?.unwrap_or(project);
-    Ok((project, Initialised { root, created, tests, settings, offers, adopted }))
+    Ok((
+        project,
+        Initialised {
+            root,
+            created,
+            tests,
+            settings,
+            offers,
+            adopted,
+        },
+    ))
 }
 
 /// Creates the missing files of a new project. Returns the created paths.
@@ -135,7 +157,8 @@ pub(crate) fn create_missing(project: &Project) -> Result<Vec<String>> {
     }
     for mut seed in tree::files(project.environment(), project.config().git.enabled) {
         if seed.path == CONFIG {
-            let settings = detect::tests(project.root()).fill(&String::from_utf8_lossy(&seed.bytes));
+            let settings =
+                detect::tests(project.root()).fill(&String::from_utf8_lossy(&seed.bytes));
             seed.bytes = settings.into_bytes();
         }
         // A lost file is restored by a repair: an empty one would hide the loss.
@@ -143,7 +166,10 @@ pub(crate) fn create_missing(project: &Project) -> Result<Vec<String>> {
         if project.files().is_lost(&seed.path)? || project.files().is_lost(folder)? {
             continue;
         }
-        if project.files().create_with(&seed.path, &seed.bytes, seed.mode)? {
+        if project
+            .files()
+            .create_with(&seed.path, &seed.bytes, seed.mode)?
+        {
             created.push(seed.path);
         }
     }
@@ -159,13 +185,22 @@ pub fn set_check(project: &Project, command: &str) -> Result<()> {
     let _guard = project.files().lock()?;
     let text = project.files().read(CONFIG)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
-    let mut settings: toml_edit::DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
-        Error::new(Category::Corrupt, "E_CORRUPT", format!("{CONFIG}: {}", error.message()))
+    let mut settings: toml_edit::DocumentMut =
+        text.parse().map_err(|error: toml_edit::TomlError| {
+            Error::new(
+                Category::Corrupt,
+                "E_CORRUPT",
+                format!("{CONFIG}: {}", error.message()),
+            )
             .next(format!("helmdeck forge repair {CONFIG}"))
-    })?;
+        })?;
     let verify = settings.entry("verify").or_insert(toml_edit::table());
     verify["commands"] = toml_edit::value(toml_edit::Array::from_iter([command]));
-    trust::keep(project, || project.files().write(CONFIG, settings.to_string().as_bytes()))
+    trust::keep(project, || {
+        project
+            .files()
+            .write(CONFIG, settings.to_string().as_bytes())
+    })
 }
 
 /// Returns the settings of a new project.
@@ -175,23 +210,36 @@ pub(crate) const fn config() -> &'static [u8] {
 
 /// Decides where to create the memory.
 fn place(start: &Path, init: &Init) -> Result<FoundProject> {
-    let start = start.canonicalize().map_err(|error| Error::io("cannot open", start, &error))?;
+    let start = start
+        .canonicalize()
+        .map_err(|error| Error::io("cannot open", start, &error))?;
     if Repository::is_bare(&start) {
         let message = format!("{} is a repository without a work tree", start.display());
-        return Err(
-            Error::new(Category::Refused, "E_BARE_REPO", message).hint("run it in a work tree of the repository")
-        );
+        return Err(Error::new(Category::Refused, "E_BARE_REPO", message)
+            .hint("run it in a work tree of the repository"));
     }
     if init.no_git {
-        return Ok(FoundProject { root: start, common_dir: None });
+        return Ok(FoundProject {
+            root: start,
+            common_dir: None,
+        });
     }
     let Some(repository) = Repository::find(&start)? else {
-        let message = format!("{} is in no repository of git (not_a_repo)", start.display());
-        return Err(Error::new(Category::NotFound, "E_NOT_A_REPO", message)
-            .hint("make it a repository first, or say --no-git: then what needs git is not available"));
+        let message = format!(
+            "{} is in no repository of git (not_a_repo)",
+            start.display()
+        );
+        return Err(
+            Error::new(Category::NotFound, "E_NOT_A_REPO", message).hint(
+                "make it a repository first, or say --no-git: then what needs git is not available",
+            ),
+        );
     };
     let root = if init.here { start } else { repository.root };
-    Ok(FoundProject { root, common_dir: Some(repository.common_dir) })
+    Ok(FoundProject {
+        root,
+        common_dir: Some(repository.common_dir),
+    })
 }
 
 #[cfg(test)]

@@ -39,11 +39,13 @@ pub struct Outcome {
     pub check: String,
     /// The result.
     pub state: State,
-    /// The command's exit code; none if it was ended by a signal, ran out of time or could not be started.
+    /// The command's exit code; none if it was ended by a signal, ran out of time or could not be
+    /// started.
     pub exit: Option<i32>,
     /// How long it ran, in milliseconds.
     pub ms: u64,
-    /// The end of its output, at most 4 KiB, without lines that look like they contain a credential.
+    /// The end of its output, at most 4 KiB, without lines that look like they contain a
+    /// credential.
     pub output: String,
 }
 
@@ -63,14 +65,22 @@ pub enum State {
 
 /// Runs the checks of all current invariants, one after the other.
 ///
-/// Each may take 60 seconds, unless `[verify] invariant_timeout_s` says otherwise. It holds no lock and writes nothing.
+/// Each may take 60 seconds, unless `[verify] invariant_timeout_s` says otherwise. It holds no lock
+/// and writes nothing.
 ///
 /// # Errors
-/// `Corrupt` if the knowledge is damaged; the errors of reading. An invariant that does not hold is not an error.
+/// `Corrupt` if the knowledge is damaged; the errors of reading. An invariant that does not hold is
+/// not an error.
 pub fn check(project: &Project) -> Result<Checked> {
     let file = Knowledge::new(project).read()?;
     let timeout = Duration::from_secs(project.config().verify.invariant_timeout_s);
-    let mut checked = Checked { holds: true, checked: 0, passed: 0, unchecked: 0, results: Vec::new() };
+    let mut checked = Checked {
+        holds: true,
+        checked: 0,
+        passed: 0,
+        unchecked: 0,
+        results: Vec::new(),
+    };
     for invariant in file.current_invariants() {
         let Some(check) = invariant.check() else {
             checked.unchecked += 1;
@@ -123,9 +133,17 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         };
-        write(KNOWLEDGE, format!(r#"{{"schema_version":"1.0","invariants":{invariants}}}"#));
+        write(
+            KNOWLEDGE,
+            format!(r#"{{"schema_version":"1.0","invariants":{invariants}}}"#),
+        );
         write(crate::layout::CONFIG, config.to_owned());
-        super::check(&Project::open(folder.path(), ProjectEnvironment::default()).unwrap().unwrap()).unwrap()
+        super::check(
+            &Project::open(folder.path(), ProjectEnvironment::default())
+                .unwrap()
+                .unwrap(),
+        )
+        .unwrap()
     }
 
     #[test]
@@ -135,10 +153,25 @@ mod tests {
                 {"text":"c","check":"no-such-program"}, {"text":"d","check":"false","superseded_by":"x"}, {"text":"e"}]"#,
             "",
         );
-        assert_eq!((checked.holds, checked.checked, checked.passed, checked.unchecked), (false, 3, 1, 2));
-        let states: Vec<State> = checked.results.iter().map(|outcome| outcome.state).collect();
+        assert_eq!(
+            (
+                checked.holds,
+                checked.checked,
+                checked.passed,
+                checked.unchecked
+            ),
+            (false, 3, 1, 2)
+        );
+        let states: Vec<State> = checked
+            .results
+            .iter()
+            .map(|outcome| outcome.state)
+            .collect();
         assert_eq!(states, [State::Holds, State::Broken, State::CannotStart]);
-        assert_eq!((checked.results[1].exit, checked.results[1].output.as_str()), (Some(3), "why\n"));
+        assert_eq!(
+            (checked.results[1].exit, checked.results[1].output.as_str()),
+            (Some(3), "why\n")
+        );
     }
 
     #[test]
@@ -151,7 +184,13 @@ mod tests {
 
     #[test]
     fn a_check_that_runs_out_of_time_does_not_hold() {
-        let checked = check(r#"[{"text":"a","check":"sleep 600"}]"#, "[verify]\ninvariant_timeout_s = 0\n");
-        assert_eq!((checked.holds, checked.results[0].state), (false, State::TimedOut));
+        let checked = check(
+            r#"[{"text":"a","check":"sleep 600"}]"#,
+            "[verify]\ninvariant_timeout_s = 0\n",
+        );
+        assert_eq!(
+            (checked.holds, checked.results[0].state),
+            (false, State::TimedOut)
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The issues of a project: units of work, local or from a tracker.
 //!
-//! Everything works without a tracker. With one, each local change is added to the outbox in the same locked
-//! write, and the sync sends it later.
+//! Everything works without a tracker. With one, each local change is added to the outbox in the
+//! same locked write, and the sync sends it later.
 
 mod beads;
 mod close;
@@ -22,8 +22,8 @@ mod text;
 pub use close::{Closed, Done};
 pub use edit::{Add, Changed, CriterionDone, Edit, NewComment};
 pub use helmdeck_forge_documents::issues::{
-    Active, AgentState, CANCELLED, Checked, Comment, Criterion, DONE, GitRefs, IN_PROGRESS, Issue, LOCAL, MemoryTrace,
-    OPEN, check_key, is_comment_id, is_key, is_placeholder, key_order,
+    Active, AgentState, CANCELLED, Checked, Comment, Criterion, DONE, GitRefs, IN_PROGRESS, Issue,
+    LOCAL, MemoryTrace, OPEN, check_key, is_comment_id, is_key, is_placeholder, key_order,
 };
 pub use history::Record;
 pub(crate) use history::{closed_aliases, keys as done};
@@ -148,7 +148,12 @@ impl Issues<'_> {
 
     /// Returns the name that counts as "me".
     pub(crate) fn me(&self) -> &str {
-        self.project.config().linear.me.as_deref().unwrap_or(&self.project.environment().agent)
+        self.project
+            .config()
+            .linear
+            .me
+            .as_deref()
+            .unwrap_or(&self.project.environment().agent)
     }
 
     /// Lists issues.
@@ -160,11 +165,19 @@ impl Issues<'_> {
         let done = history::keys(self.project.files())?;
         let claimed = Sessions::new(self.project).claimed();
         let graph = Graph::new(&active.issues, &done);
-        let mut all: Vec<Item> = active.issues.iter().map(|issue| graph.item(issue, &claimed)).collect();
+        let mut all: Vec<Item> = active
+            .issues
+            .iter()
+            .map(|issue| graph.item(issue, &claimed))
+            .collect();
         all.sort_by(|a, b| {
-            (a.over, crate::sessions::issue_order(&a.issue)).cmp(&(b.over, crate::sessions::issue_order(&b.issue)))
+            (a.over, crate::sessions::issue_order(&a.issue))
+                .cmp(&(b.over, crate::sessions::issue_order(&b.issue)))
         });
-        let closed = done.iter().filter(|key| !active.issues.iter().any(|issue| issue.linear_id == **key)).count();
+        let closed = done
+            .iter()
+            .filter(|key| !active.issues.iter().any(|issue| issue.linear_id == **key))
+            .count();
         let count = |is: &dyn Fn(&Item) -> bool| all.iter().filter(|item| is(item)).count() as u64;
         let counts = Counts {
             open: count(&|item| !item.over),
@@ -175,19 +188,32 @@ impl Issues<'_> {
         let me = self.me();
         all.retain(|item| match scope {
             Scope::Open => !item.over,
-            Scope::Mine => !item.over && item.issue.owner().is_some_and(|owner| owner.trim().eq_ignore_ascii_case(me)),
+            Scope::Mine => {
+                !item.over
+                    && item
+                        .issue
+                        .owner()
+                        .is_some_and(|owner| owner.trim().eq_ignore_ascii_case(me))
+            }
             Scope::Ready => item.ready,
             Scope::Done => item.over,
             Scope::All => true,
         });
         if matches!(scope, Scope::Done | Scope::All) {
             for record in history::all(self.project.files())? {
-                if !active.issues.iter().any(|issue| issue.linear_id == record.issue.linear_id) {
+                if !active
+                    .issues
+                    .iter()
+                    .any(|issue| issue.linear_id == record.issue.linear_id)
+                {
                     all.push(graph.item(&record.issue, &claimed));
                 }
             }
         }
-        Ok(Listed { counts, issues: all })
+        Ok(Listed {
+            counts,
+            issues: all,
+        })
     }
 
     /// Returns an issue by its key, or by an earlier key of it; one that is done too.
@@ -206,12 +232,22 @@ impl Issues<'_> {
         if let Some(issue) = active.find(key) {
             let mut item = graph.item(issue, &claimed);
             start::fill_refs(self.project, &mut item.issue);
-            return Ok(Shown { etag: store::etag(issue)?, item, also, summary: None });
+            return Ok(Shown {
+                etag: store::etag(issue)?,
+                item,
+                also,
+                summary: None,
+            });
         }
         let record = history::find(self.project.files(), key)?.ok_or_else(|| absent(key))?;
         let mut item = graph.item(&record.issue, &claimed);
         start::fill_refs(self.project, &mut item.issue);
-        Ok(Shown { etag: store::etag(&record.issue)?, item, also, summary: Some(record.summary) })
+        Ok(Shown {
+            etag: store::etag(&record.issue)?,
+            item,
+            also,
+            summary: Some(record.summary),
+        })
     }
 }
 

@@ -1,14 +1,16 @@
 //! Knowledge of a project, a file for each entry.
 //!
-//! Nothing in it is deleted by age. What no longer holds is superseded and stays; what did not work stays as a warning.
+//! Nothing in it is deleted by age. What no longer holds is superseded and stays; what did not work
+//! stays as a warning.
 
 pub(crate) mod adopt;
 #[cfg(test)]
 mod tests;
 
 pub use helmdeck_forge_documents::knowledge::{
-    Added, Confirmed, Decision, Failed, FullInvariant, Hit, Invariant, Kind, KnowledgeEntry, KnowledgeFile, Learning,
-    LearningEntry, Patterns, Search, SearchHit, Successful, Superseded, Trace, What,
+    Added, Confirmed, Decision, Failed, FullInvariant, Hit, Invariant, Kind, KnowledgeEntry,
+    KnowledgeFile, Learning, LearningEntry, Patterns, Search, SearchHit, Successful, Superseded,
+    Trace, What,
 };
 
 use crate::error::Result;
@@ -39,7 +41,11 @@ impl Knowledge<'_> {
     /// # Errors
     /// `Corrupt` if the file is damaged.
     pub fn read(&self) -> Result<KnowledgeFile> {
-        Ok(self.project.files().load::<KnowledgeFile>()?.map_or_else(KnowledgeFile::skeleton, |loaded| loaded.value))
+        Ok(self
+            .project
+            .files()
+            .load::<KnowledgeFile>()?
+            .map_or_else(KnowledgeFile::skeleton, |loaded| loaded.value))
     }
 
     /// Adds a learning. An entry that exists already is counted once more and confirmed.
@@ -51,8 +57,11 @@ impl Knowledge<'_> {
         let learning = self.at_commit(learning)?;
         let now = self.project.environment().now().seconds();
         let files = self.project.files();
-        let added =
-            trust::keep(self.project, || files.edit(if_match, |file: &mut KnowledgeFile| file.add(&learning, now)))?;
+        let added = trust::keep(self.project, || {
+            files.edit(if_match, |file: &mut KnowledgeFile| {
+                file.add(&learning, now)
+            })
+        })?;
         self.tell(&learning, &added);
         Ok(added)
     }
@@ -67,21 +76,32 @@ impl Knowledge<'_> {
         self.project.check_not_paused()?;
         let now = self.project.environment().now().seconds();
         let head = self.head()?;
-        self.project.files().edit(if_match, |file: &mut KnowledgeFile| file.confirm(id, head.as_deref(), now))
+        self.project
+            .files()
+            .edit(if_match, |file: &mut KnowledgeFile| {
+                file.confirm(id, head.as_deref(), now)
+            })
     }
 
     /// Replaces an entry by a new one. The old entry stays, marked as superseded.
     ///
     /// # Errors
-    /// `NotFound` for an entry that does not exist; `Usage` if both are the same, or would supersede each other; the
-    /// errors of writing.
-    pub fn supersede(&self, id: &str, learning: &Learning, if_match: Option<&str>) -> Result<Superseded> {
+    /// `NotFound` for an entry that does not exist; `Usage` if both are the same, or would
+    /// supersede each other; the errors of writing.
+    pub fn supersede(
+        &self,
+        id: &str,
+        learning: &Learning,
+        if_match: Option<&str>,
+    ) -> Result<Superseded> {
         self.project.check_not_paused()?;
         let learning = self.at_commit(learning)?;
         let now = self.project.environment().now().seconds();
         let files = self.project.files();
         let done = trust::keep(self.project, || {
-            files.edit(if_match, |file: &mut KnowledgeFile| file.supersede(id, &learning, now))
+            files.edit(if_match, |file: &mut KnowledgeFile| {
+                file.supersede(id, &learning, now)
+            })
         })?;
         self.tell(&learning, &done.by);
         Ok(done)
@@ -93,7 +113,10 @@ impl Knowledge<'_> {
     /// `Corrupt` if the file is damaged.
     pub fn search(&self, search: &Search) -> Result<SearchHit> {
         Ok(match self.project.files().load::<KnowledgeFile>()? {
-            Some(loaded) => SearchHit { etag: Some(loaded.etag), ..loaded.value.search(search) },
+            Some(loaded) => SearchHit {
+                etag: Some(loaded.etag),
+                ..loaded.value.search(search)
+            },
             None => KnowledgeFile::skeleton().search(search),
         })
     }
@@ -106,7 +129,15 @@ impl Knowledge<'_> {
             What::Invariant { text, .. } => ("invariant", text),
         };
         let context = context.trim().chars().take(200).collect();
-        events::emit(self.project, Subject::Learning, Learned { id: added.id.clone(), kind: kind.to_owned(), context });
+        events::emit(
+            self.project,
+            Subject::Learning,
+            Learned {
+                id: added.id.clone(),
+                kind: kind.to_owned(),
+                context,
+            },
+        );
     }
 
     /// Adds the current commit to a learning that names files and no commit.

@@ -39,8 +39,8 @@ pub mod view;
 pub mod work;
 
 pub use helmdeck_forge_files::{
-    Category, Current, Document, Error, Files, Guard, Json, Loaded, Members, Result, Time, Triv, error, files, json,
-    layout, secrets, time, triv,
+    Category, Current, Document, Error, Files, Guard, Json, Loaded, Members, Result, Time, Triv,
+    error, files, json, layout, secrets, time, triv,
 };
 
 pub use config::Config;

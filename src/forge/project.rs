@@ -46,7 +46,9 @@ impl Project {
     /// # Errors
     /// `Corrupt` if `.forge/config.toml` is damaged; `Failed` if something cannot be read.
     pub fn open(start: &Path, environment: ProjectEnvironment) -> Result<Option<Self>> {
-        let Some(project) = Self::unset(start, environment)? else { return Ok(None) };
+        let Some(project) = Self::unset(start, environment)? else {
+            return Ok(None);
+        };
         let config = project.settings(&project.files)?;
         Ok(Some(Self::with(project.found, project.environment, config)))
     }
@@ -58,10 +60,14 @@ impl Project {
     /// # Errors
     /// `Failed` if something cannot be read.
     pub fn open_anyway(start: &Path, environment: ProjectEnvironment) -> Result<Option<Self>> {
-        let Some(project) = Self::unset(start, environment)? else { return Ok(None) };
+        let Some(project) = Self::unset(start, environment)? else {
+            return Ok(None);
+        };
         match project.settings(&project.files.reading()) {
             Ok(config) => Ok(Some(Self::with(project.found, project.environment, config))),
-            Err(error) if error.category == Category::Corrupt || error.code == MISPLACED => Ok(Some(project)),
+            Err(error) if error.category == Category::Corrupt || error.code == MISPLACED => {
+                Ok(Some(project))
+            }
             Err(error) => Err(error),
         }
     }
@@ -75,19 +81,26 @@ impl Project {
     }
 
     fn unset(start: &Path, environment: ProjectEnvironment) -> Result<Option<Self>> {
-        Ok(FoundProject::project(start)?.map(|found| Self::with(found, environment, Config::default())))
+        Ok(FoundProject::project(start)?
+            .map(|found| Self::with(found, environment, Config::default())))
     }
 
     fn settings(&self, files: &Files) -> Result<Config> {
         // An empty file is a config.
-        let Some(bytes) = files.read(CONFIG)?.filter(|bytes| !bytes.is_empty()) else { return Ok(Config::default()) };
+        let Some(bytes) = files.read(CONFIG)?.filter(|bytes| !bytes.is_empty()) else {
+            return Ok(Config::default());
+        };
         let config = crate::files::text(&bytes)
             .and_then(Config::parse)
-            .map_err(|damage| files.unreadable(CONFIG, &bytes, crate::files::Unreadable::Damaged(damage)))?;
+            .map_err(|damage| {
+                files.unreadable(CONFIG, &bytes, crate::files::Unreadable::Damaged(damage))
+            })?;
         match config.misplaced() {
             None => Ok(config),
             Some((setting, home)) => {
-                let message = format!("{CONFIG} sets `{setting}`: a repository names no server and no credential");
+                let message = format!(
+                    "{CONFIG} sets `{setting}`: a repository names no server and no credential"
+                );
                 Err(Error::new(Category::Refused, MISPLACED, message).hint(home))
             }
         }
@@ -98,15 +111,31 @@ impl Project {
         self.settings(&self.files.reading())
     }
 
-    pub(crate) fn with(found: FoundProject, environment: ProjectEnvironment, config: Config) -> Self {
+    pub(crate) fn with(
+        found: FoundProject,
+        environment: ProjectEnvironment,
+        config: Config,
+    ) -> Self {
         let common = found.common_dir.as_deref().filter(|_| config.git.enabled);
         let max = config.files.largest();
-        let writer = Writer { clock: Arc::clone(&environment.clock), agent: environment.agent.clone() };
+        let writer = Writer {
+            clock: Arc::clone(&environment.clock),
+            agent: environment.agent.clone(),
+        };
         let root = found.root.clone();
-        let files = Files::new(&found.root, writer, max, common).tracked_by(move |path| is_tracked(&root, path));
+        let files = Files::new(&found.root, writer, max, common)
+            .tracked_by(move |path| is_tracked(&root, path));
         let files = files.with_made_documents(config.files.rfc);
         let (git, first_commit) = (OnceLock::new(), OnceLock::new());
-        Self { found, environment, config, files, git, first_commit, server_rests: AtomicU64::new(0) }
+        Self {
+            found,
+            environment,
+            config,
+            files,
+            git,
+            first_commit,
+            server_rests: AtomicU64::new(0),
+        }
     }
 
     /// Returns the root of the work tree, or the folder that contains `.forge/` if that is deeper.
@@ -133,10 +162,12 @@ impl Project {
     #[must_use]
     pub fn checks(&self) -> Option<&[String]> {
         let verify = &self.config.verify;
-        (self.has_cargo() || verify.commands != Verify::default().commands).then_some(&verify.commands)
+        (self.has_cargo() || verify.commands != Verify::default().commands)
+            .then_some(&verify.commands)
     }
 
-    /// Says whether a command for the tests of features is known: one is set, or the default can work here.
+    /// Says whether a command for the tests of features is known: one is set, or the default can
+    /// work here.
     #[must_use]
     pub fn has_runner(&self) -> bool {
         self.has_cargo() || self.config.verify.runner != Verify::default().runner
@@ -155,29 +186,53 @@ impl Project {
     /// Returns the repository. It is looked up once, on first use.
     ///
     /// # Errors
-    /// `NotFound` (`E_NOT_A_REPO`) if there is none or the settings disable git; the errors of [`Git::find`].
+    /// `NotFound` (`E_NOT_A_REPO`) if there is none or the settings disable git; the errors of
+    /// [`Git::find`].
     pub fn git(&self) -> Result<&Git> {
         if self.git.get().is_none() {
             let limit = Duration::from_secs(self.config.git.timeout_s.max(1));
-            let git = if self.config.git.enabled { Git::find(self.root())? } else { None };
+            let git = if self.config.git.enabled {
+                Git::find(self.root())?
+            } else {
+                None
+            };
             let git = git.map(|git| {
-                let folder = self.root().strip_prefix(git.root()).ok().and_then(Path::to_str).unwrap_or_default();
-                let memory = if folder.is_empty() { FORGE.to_owned() } else { format!("{folder}/{FORGE}") };
+                let folder = self
+                    .root()
+                    .strip_prefix(git.root())
+                    .ok()
+                    .and_then(Path::to_str)
+                    .unwrap_or_default();
+                let memory = if folder.is_empty() {
+                    FORGE.to_owned()
+                } else {
+                    format!("{folder}/{FORGE}")
+                };
                 git.timeout(limit).with_memory(memory)
             });
             // Another thread may have been faster: it found the same.
             let _ = self.git.set(git);
         }
         self.git.get().and_then(Option::as_ref).ok_or_else(|| {
-            let message = format!("{} is in no repository of git (not_a_repo)", self.root().display());
+            let message = format!(
+                "{} is in no repository of git (not_a_repo)",
+                self.root().display()
+            );
             Error::new(Category::NotFound, "E_NOT_A_REPO", message)
                 .hint("what needs git is not available here; the rest is")
         })
     }
 
-    /// Returns the first commit of the history of `HEAD`, looked up once. `None` without a commit or a repository.
+    /// Returns the first commit of the history of `HEAD`, looked up once. `None` without a commit
+    /// or a repository.
     pub(crate) fn first_commit(&self) -> Option<String> {
-        let find = || Git::find(self.root()).ok()??.root_commit().ok()?.map(|commit| commit.to_string());
+        let find = || {
+            Git::find(self.root())
+                .ok()??
+                .root_commit()
+                .ok()?
+                .map(|commit| commit.to_string())
+        };
         self.first_commit.get_or_init(find).clone()
     }
 
@@ -207,7 +262,10 @@ impl Project {
     /// Returns this project as seen from a session. It shares the files and the lock.
     #[must_use]
     pub fn within(&self, session: &str) -> Self {
-        let environment = ProjectEnvironment { session: Some(session.to_owned()), ..self.environment.clone() };
+        let environment = ProjectEnvironment {
+            session: Some(session.to_owned()),
+            ..self.environment.clone()
+        };
         let (git, first_commit) = (self.git.clone(), self.first_commit.clone());
         let server_rests = AtomicU64::new(self.server_rests.load(Ordering::Relaxed));
         Self {
@@ -228,7 +286,8 @@ impl Project {
         self
     }
 
-    /// Takes the lock all work trees of the repository share; without a repository, the one of this folder.
+    /// Takes the lock all work trees of the repository share; without a repository, the one of this
+    /// folder.
     ///
     /// # Errors
     /// `Locked` after five seconds, with the holder.
@@ -267,8 +326,13 @@ impl Project {
 
 /// Says whether git tracks a path below a root.
 fn is_tracked(root: &Path, path: &str) -> Result<bool> {
-    let Some(git) = Git::find(root)? else { return Ok(false) };
-    let run = Run { folder: Some(root.to_owned()), ..Run::default() };
+    let Some(git) = Git::find(root)? else {
+        return Ok(false);
+    };
+    let run = Run {
+        folder: Some(root.to_owned()),
+        ..Run::default()
+    };
     let listed = git.run(&["--literal-pathspecs", "ls-files", "-z", "--", path], &run)?;
     Ok(listed.ok() && !listed.stdout.is_empty())
 }

@@ -44,12 +44,13 @@ const KEY: &str = "PRIVATE KEY";
 
 /// Returns the last lines of a program's output, at most `bytes` long, with credentials redacted.
 ///
-/// The whole output is scanned before the cut, because the scan would miss a credential that is cut off.
+/// The whole output is scanned before the cut, because the scan would miss a credential that is cut
+/// off.
 pub(crate) fn end_of(output: &str, bytes: usize) -> String {
     let clean = redact(output);
     let end = last(&clean, bytes);
-    // A report holds it as one line of JSON. What only looks like a credential there must not be in the
-    // way of the report.
+    // A report holds it as one line of JSON. What only looks like a credential there must not be in
+    // the way of the report.
     let printed = serde_json::to_string(end).unwrap_or_default();
     match secrets::scan(&printed).first() {
         Some(finding) => left_out("the output", finding.rule) + "\n",
@@ -81,7 +82,11 @@ mod tests {
     /// Nothing of this is a key: the source of a test must not look like one either.
     fn pem(kind: &str) -> String {
         let line = |word: &str| format!("-----{word} {kind}PRIVATE {}-----\n", "KEY");
-        format!("{}MIIEvQIBADAN\nBgkqhkiG9w0B\n{}", line("BEGIN"), line("END"))
+        format!(
+            "{}MIIEvQIBADAN\nBgkqhkiG9w0B\n{}",
+            line("BEGIN"),
+            line("END")
+        )
     }
 
     fn token() -> String {
@@ -95,15 +100,28 @@ mod tests {
             let clean = redact(&text);
             assert!(!clean.contains("MII") && !clean.contains("Bgk"), "{clean}");
             assert_eq!(clean.lines().count(), 5, "{clean}");
-            assert!(clean.starts_with("before\n[") && clean.contains("\nbetween\n") && clean.ends_with("\nafter\n"));
+            assert!(
+                clean.starts_with("before\n[")
+                    && clean.contains("\nbetween\n")
+                    && clean.ends_with("\nafter\n")
+            );
         }
-        let prefixed: String = pem("RSA ").lines().map(|line| format!("[test] > {line}\n")).collect();
+        let prefixed: String = pem("RSA ")
+            .lines()
+            .map(|line| format!("[test] > {line}\n"))
+            .collect();
         assert!(!redact(&prefixed).contains("Bgk"));
         let torn = pem("").replace("-----END", "");
-        assert!(!redact(&format!("{torn}more\n")).contains("Bgk"), "it has no end");
+        assert!(
+            !redact(&format!("{torn}more\n")).contains("Bgk"),
+            "it has no end"
+        );
         let line = format!("{:?} is fine\nnext\n", pem(""));
         let clean = redact(&line);
-        assert!(!clean.contains("Bgk") && clean.ends_with("\nnext\n"), "{clean}");
+        assert!(
+            !clean.contains("Bgk") && clean.ends_with("\nnext\n"),
+            "{clean}"
+        );
     }
 
     #[test]
@@ -118,7 +136,10 @@ mod tests {
     #[test]
     fn what_no_rule_finds_stays_as_it_was() {
         for text in ["", "one\n", "one\ntwo", "a key of words\r\n"] {
-            assert_eq!((redact(text).as_str(), end_of(text, 100).as_str()), (text, text));
+            assert_eq!(
+                (redact(text).as_str(), end_of(text, 100).as_str()),
+                (text, text)
+            );
         }
         assert_eq!(end_of("one\ntwo\nthree\n", 8), "three\n");
         assert_eq!(end_of("ééé", 3), "é");

@@ -1,7 +1,7 @@
 //! Repair of damaged files.
 //!
-//! The candidates are offered in a fixed order, each with a diff. Nothing is written until one is chosen,
-//! and the damaged bytes are kept.
+//! The candidates are offered in a fixed order, each with a diff. Nothing is written until one is
+//! chosen, and the damaged bytes are kept.
 
 mod damage;
 mod diff;
@@ -106,7 +106,9 @@ pub fn repair(project: &Project, path: &str, request: RepairRequest) -> Result<R
     check_path(path)?;
     let form = form(path).ok_or_else(|| {
         Error::usage(format!("{path} is no file that can be repaired"))
-            .hint(format!("documents, lists of lines, progress and settings below {FORGE} can"))
+            .hint(format!(
+                "documents, lists of lines, progress and settings below {FORGE} can"
+            ))
             .next("helmdeck forge repair")
     })?;
     let unmerged = unmerged(project, path)?;
@@ -117,7 +119,11 @@ pub fn repair(project: &Project, path: &str, request: RepairRequest) -> Result<R
     let (bytes, huge) = match project.files().read(path) {
         Ok(Some(bytes)) => (bytes, None),
         Ok(None) if project.files().is_lost(path)? => (Vec::new(), Some(LOST.to_owned())),
-        Ok(None) => return Err(Error::not_found(format!("there is no {path}")).next("helmdeck forge doctor --fix")),
+        Ok(None) => {
+            return Err(
+                Error::not_found(format!("there is no {path}")).next("helmdeck forge doctor --fix")
+            );
+        }
         // The file is too large to read: only other versions can be offered.
         Err(error) if error.category == Category::Corrupt => (Vec::new(), Some(error.message)),
         Err(error) => return Err(error),
@@ -125,7 +131,9 @@ pub fn repair(project: &Project, path: &str, request: RepairRequest) -> Result<R
     let (damage, hint) = match (huge.clone(), check(form, &bytes)) {
         (Some(huge), _) => (huge, None),
         (None, Ok(())) => {
-            let hint = unmerged.map(|_| format!("git has a conflict there: look at it, then run `git add {path}`"));
+            let hint = unmerged.map(|_| {
+                format!("git has a conflict there: look at it, then run `git add {path}`")
+            });
             return Ok(Repair {
                 path: path.to_owned(),
                 damage: None,
@@ -138,7 +146,9 @@ pub fn repair(project: &Project, path: &str, request: RepairRequest) -> Result<R
             });
         }
         (None, Err(Wrong::Newer(version))) => {
-            return Err(project.files().unreadable(path, &bytes, Unreadable::Newer(version)));
+            return Err(project
+                .files()
+                .unreadable(path, &bytes, Unreadable::Newer(version)));
         }
         (None, Err(wrong)) => (wrong.detail(), edit_hint(path, &wrong)),
     };
@@ -147,9 +157,9 @@ pub fn repair(project: &Project, path: &str, request: RepairRequest) -> Result<R
         None => candidates(project, path, form, &bytes)?,
     };
     let hint = match &unmerged {
-        Some(_) if candidates.is_empty() => {
-            Some(format!("the two sides cannot be united: choose one, edit {path}, then run `git add {path}`"))
-        }
+        Some(_) if candidates.is_empty() => Some(format!(
+            "the two sides cannot be united: choose one, edit {path}, then run `git add {path}`"
+        )),
         _ => hint,
     };
     let mut repair = Repair {
@@ -163,8 +173,10 @@ pub fn repair(project: &Project, path: &str, request: RepairRequest) -> Result<R
         theirs: None,
     };
     if request.yes {
-        let chosen =
-            repair.candidates.iter().find(|candidate| request.from.is_none_or(|from| from == candidate.source));
+        let chosen = repair
+            .candidates
+            .iter()
+            .find(|candidate| request.from.is_none_or(|from| from == candidate.source));
         let chosen = chosen.ok_or_else(|| {
             let error = Error::refused(format!("no good version of {path} was found there"));
             match unmerged.is_some() {
@@ -182,9 +194,13 @@ pub fn repair(project: &Project, path: &str, request: RepairRequest) -> Result<R
             Err(error) => huge.is_some() && error.category == Category::Corrupt,
         };
         if !same {
-            return Err(Error::new(Category::Stale, "E_STALE", format!("{path} was changed meanwhile"))
-                .hint("look at it again")
-                .next(format!("helmdeck forge repair {path}")));
+            return Err(Error::new(
+                Category::Stale,
+                "E_STALE",
+                format!("{path} was changed meanwhile"),
+            )
+            .hint("look at it again")
+            .next(format!("helmdeck forge repair {path}")));
         }
         if huge.as_deref() != Some(LOST) {
             repair.copy = keep(project, path, &bytes, huge.is_some())?;
@@ -202,7 +218,9 @@ pub fn repair(project: &Project, path: &str, request: RepairRequest) -> Result<R
                 project.git()?.mark_resolved(path)?;
                 repair.staged = true;
             } else {
-                repair.hint = Some(format!("ours was kept where {conflicts}: look at it, then run `git add {path}`"));
+                repair.hint = Some(format!(
+                    "ours was kept where {conflicts}: look at it, then run `git add {path}`"
+                ));
             }
         }
     }
@@ -218,9 +236,13 @@ fn keep(project: &Project, path: &str, bytes: &[u8], huge: bool) -> Result<Optio
         return Ok(Some(copy));
     }
     let name = path.rsplit('/').next().unwrap_or(path);
-    let copy = format!("{}/{name}.{}", crate::layout::QUARANTINE, project.environment().uuid());
-    // The file stays in place until it is replaced. If it were gone for a moment and the process were
-    // killed then, it would count as absent.
+    let copy = format!(
+        "{}/{name}.{}",
+        crate::layout::QUARANTINE,
+        project.environment().uuid()
+    );
+    // The file stays in place until it is replaced. If it were gone for a moment and the process
+    // were killed then, it would count as absent.
     if project.files().link(path, &copy).is_err() {
         project.files().rename(path, &copy)?;
     }
@@ -232,7 +254,13 @@ fn candidates(project: &Project, path: &str, form: Form, bytes: &[u8]) -> Result
     let mut offer = |source, detail: String, new: Vec<u8>| {
         if check(form, &new).is_ok() {
             let diff = diff::lines(bytes, &new);
-            all.push(Candidate { source, detail, diff, conflicts: Vec::new(), bytes: new });
+            all.push(Candidate {
+                source,
+                detail,
+                diff,
+                conflicts: Vec::new(),
+                bytes: new,
+            });
         }
     };
     if let Some((tag, new)) = of_tag(project, path) {
@@ -240,7 +268,11 @@ fn candidates(project: &Project, path: &str, form: Form, bytes: &[u8]) -> Result
     }
     let good = last_good(path);
     if let Ok(Some(new)) = project.files().read(&good) {
-        offer(Source::LastGood, format!("as it was written last: {good}"), new);
+        offer(
+            Source::LastGood,
+            format!("as it was written last: {good}"),
+            new,
+        );
     }
     if let Some((commit, new)) = newest_in_git(project, path, form) {
         offer(Source::Git, format!("as it is in commit {commit}"), new);
@@ -248,14 +280,26 @@ fn candidates(project: &Project, path: &str, form: Form, bytes: &[u8]) -> Result
     match form {
         Form::Lines => {
             let (kept, lost) = salvage(form, bytes);
-            offer(Source::Salvage, format!("without {lost} damaged lines"), kept);
+            offer(
+                Source::Salvage,
+                format!("without {lost} damaged lines"),
+                kept,
+            );
         }
         Form::Text => {
             let (kept, lost) = salvage(form, bytes);
-            offer(Source::Salvage, format!("without {lost} damaged lines"), kept);
+            offer(
+                Source::Salvage,
+                format!("without {lost} damaged lines"),
+                kept,
+            );
             let environment = project.environment();
             let opening = progress::text::opening(environment.now(), &environment.zone, None);
-            offer(Source::Skeleton, "all it held is lost but for the copy".into(), opening.into_bytes());
+            offer(
+                Source::Skeleton,
+                "all it held is lost but for the copy".into(),
+                opening.into_bytes(),
+            );
         }
         // An entry that no version is left of can only be removed.
         Form::Document(kind) if is_long_term(path) && path != kind.path => {}
@@ -277,7 +321,10 @@ fn candidates(project: &Project, path: &str, form: Form, bytes: &[u8]) -> Result
 
 /// Returns the content that the tag of a checkpoint gives for its mirror file.
 fn of_tag(project: &Project, path: &str) -> Option<(String, Vec<u8>)> {
-    let name = path.strip_prefix(CHECKPOINTS)?.strip_prefix('/')?.strip_suffix(".json")?;
+    let name = path
+        .strip_prefix(CHECKPOINTS)?
+        .strip_prefix('/')?
+        .strip_suffix(".json")?;
     Checkpoints::new(project).mirror(name).ok().flatten()
 }
 
@@ -287,7 +334,16 @@ fn newest_in_git(project: &Project, path: &str, form: Form) -> Option<(String, V
     // The memory may be below the root of the repository.
     let below = project.root().strip_prefix(git.root()).ok()?.join(path);
     let below = below.to_str()?;
-    let args = ["log", "--format=%H", "-n", MAX_VERSIONS, "--end-of-options", "HEAD", "--", below];
+    let args = [
+        "log",
+        "--format=%H",
+        "-n",
+        MAX_VERSIONS,
+        "--end-of-options",
+        "HEAD",
+        "--",
+        below,
+    ];
     let log = git.succeed(&args, &crate::git::Run::default()).ok()?;
     log.text().lines().find_map(|commit| {
         let oid = crate::git::Oid::parse(commit)?;
@@ -299,8 +355,13 @@ fn newest_in_git(project: &Project, path: &str, form: Form) -> Option<(String, V
 
 /// Returns a hint for a manual repair.
 fn edit_hint(path: &str, wrong: &Wrong) -> Option<String> {
-    let (Wrong::Whole(at) | Wrong::Lines { first: at, .. }) = wrong else { return None };
-    Some(format!("or mend line {}, column {} of {path} by hand: then nothing else of it is lost", at.line, at.column))
+    let (Wrong::Whole(at) | Wrong::Lines { first: at, .. }) = wrong else {
+        return None;
+    };
+    Some(format!(
+        "or mend line {}, column {} of {path} by hand: then nothing else of it is lost",
+        at.line, at.column
+    ))
 }
 
 #[cfg(test)]

@@ -88,15 +88,15 @@ pub(crate) enum Line<'a> {
 
 /// Runs a program at the root of a project, without a shell and with a time limit.
 ///
-/// This is the one place that runs what a project says. A command of its files must be one that a person agreed to,
-/// word for word.
+/// This is the one place that runs what a project says. A command of its files must be one that a
+/// person agreed to, word for word.
 ///
-/// The program has no input. It runs in its own process group, which is killed when the program ends or runs out of
-/// time. Meanwhile it keeps the current session alive.
+/// The program has no input. It runs in its own process group, which is killed when the program
+/// ends or runs out of time. Meanwhile it keeps the current session alive.
 ///
 /// # Errors
-/// `Refused` (`E_UNTRUSTED`) if nobody agreed to the command; `E_USAGE` for a command that cannot be split,
-/// `E_CANNOT_START` for a program that cannot be started.
+/// `Refused` (`E_UNTRUSTED`) if nobody agreed to the command; `E_USAGE` for a command that cannot
+/// be split, `E_CANNOT_START` for a program that cannot be started.
 pub(crate) fn check(project: &Project, line: Line<'_>, timeout: Duration) -> Result<Ran> {
     check_with(project, line, timeout, None)
 }
@@ -121,9 +121,16 @@ pub(crate) fn check_with(
     let renew = || Sessions::new(project).renew_lease();
     renew();
     let environment = project.environment();
-    let ran = run((project.root(), variable), &words, timeout, &*environment.clock, (&environment.running, &renew));
+    let ran = run(
+        (project.root(), variable),
+        &words,
+        timeout,
+        &*environment.clock,
+        (&environment.running, &renew),
+    );
     if environment.running.is_stopped() {
-        // The result says nothing about the code. This process usually ends meanwhile, so nothing is recorded.
+        // The result says nothing about the code. This process usually ends meanwhile, so nothing
+        // is recorded.
         std::thread::sleep(LINGER);
         let message = format!("`{}` was stopped by a signal", text_of(&words));
         return Err(Error::new(Category::Failed, "E_STOPPED", message));
@@ -132,10 +139,12 @@ pub(crate) fn check_with(
     ran
 }
 
-/// Returns the words of a command: those that are run, but for the placeholder if there is no prefix to put there.
+/// Returns the words of a command: those that are run, but for the placeholder if there is no
+/// prefix to put there.
 ///
-/// Words are split at blanks; `'`, `"` and `\` quote as in a shell. A command that begins with `sh:` is given to
-/// `sh -c`. With an empty prefix, which means all tests, a word that is only the placeholder is left out.
+/// Words are split at blanks; `'`, `"` and `\` quote as in a shell. A command that begins with
+/// `sh:` is given to `sh -c`. With an empty prefix, which means all tests, a word that is only the
+/// placeholder is left out.
 ///
 /// # Errors
 /// `Usage` for a command that is empty or cannot be split.
@@ -144,17 +153,30 @@ pub(crate) fn argv(command: &str, prefix: Option<&str>) -> Result<Vec<String>> {
         if let Some(prefix) = prefix {
             plain(prefix, !stands_alone_in(script))?;
         }
-        let script = prefix.map_or_else(|| script.to_owned(), |prefix| script.replace(PREFIX, &shell_quoted(prefix)));
+        let script = prefix.map_or_else(
+            || script.to_owned(),
+            |prefix| script.replace(PREFIX, &shell_quoted(prefix)),
+        );
         return Ok(vec!["sh".to_owned(), "-c".to_owned(), script]);
     }
     let split = shlex::split(command).filter(|_| !command.contains('\0'));
-    let wrong =
-        || Error::usage(format!("the command {command:?} has a quote that is not closed, a NUL, or ends with a \\"));
+    let wrong = || {
+        Error::usage(format!(
+            "the command {command:?} has a quote that is not closed, a NUL, or ends with a \\"
+        ))
+    };
     let mut words = split.ok_or_else(wrong)?;
     if let Some(prefix) = prefix {
-        plain(prefix, words.iter().any(|word| word != PREFIX && word.contains(PREFIX)))?;
+        plain(
+            prefix,
+            words
+                .iter()
+                .any(|word| word != PREFIX && word.contains(PREFIX)),
+        )?;
         words.retain(|word| !prefix.is_empty() || word != PREFIX);
-        words.iter_mut().for_each(|word| *word = word.replace(PREFIX, prefix));
+        words
+            .iter_mut()
+            .for_each(|word| *word = word.replace(PREFIX, prefix));
     }
     if words.is_empty() {
         return Err(Error::usage("the command is empty"));
@@ -162,15 +184,18 @@ pub(crate) fn argv(command: &str, prefix: Option<&str>) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// Says whether a quoted word stays one word in every place of the placeholder: nothing of the script is quoted, nested or
-/// commented out, and the placeholder stands between blanks.
+/// Says whether a quoted word stays one word in every place of the placeholder: nothing of the
+/// script is quoted, nested or commented out, and the placeholder stands between blanks.
 fn stands_alone_in(script: &str) -> bool {
     let is_nested = script.contains(['\'', '"', '`', '\\', '#', '$']) || script.contains("<<");
-    !is_nested && script.split_whitespace().all(|word| word == PREFIX || !word.contains(PREFIX))
+    !is_nested
+        && script
+            .split_whitespace()
+            .all(|word| word == PREFIX || !word.contains(PREFIX))
 }
 
-/// Refuses the name of a test that is more than a name, where it becomes a part of something else: a shell may read it, and
-/// what it says there was never shown to anybody.
+/// Refuses the name of a test that is more than a name, where it becomes a part of something else:
+/// a shell may read it, and what it says there was never shown to anybody.
 fn plain(prefix: &str, is_part: bool) -> Result<()> {
     let is_name = |c: char| c.is_alphanumeric() || "_:./-@+,[]=".contains(c);
     if !is_part || prefix.chars().all(is_name) {
@@ -184,14 +209,24 @@ fn plain(prefix: &str, is_part: bool) -> Result<()> {
 pub(crate) fn text_of(words: &[String]) -> String {
     match words {
         [shell, option, script] if shell == "sh" && option == "-c" => format!("sh:{script}"),
-        words => words.iter().map(|word| shell_quoted(word)).collect::<Vec<_>>().join(" "),
+        words => words
+            .iter()
+            .map(|word| shell_quoted(word))
+            .collect::<Vec<_>>()
+            .join(" "),
     }
 }
 
 /// Returns a variable with one more word: what the user has set for the program stays.
-#[expect(clippy::disallowed_methods, reason = "a program that is started inherits the environment as it is")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a program that is started inherits the environment as it is"
+)]
 fn appended(name: &str, value: &str) -> OsString {
-    let all: Vec<OsString> = std::env::var_os(name).into_iter().chain([value.into()]).collect();
+    let all: Vec<OsString> = std::env::var_os(name)
+        .into_iter()
+        .chain([value.into()])
+        .collect();
     all.join(OsStr::new(" "))
 }
 
@@ -215,7 +250,8 @@ fn run(
     let options = Options {
         stdin: b"",
         output: Output::Merged(Capture::ends(HEAD, TAIL)),
-        // The machine's time, even if the project's clock is frozen: a program does not run by that one.
+        // The machine's time, even if the project's clock is frozen: a program does not run by that
+        // one.
         timeout,
         kill_leftovers: true,
         running: Some(running),
@@ -244,7 +280,12 @@ fn run(
             return Err(Error::new(Category::Failed, "E_IO", message));
         }
     };
-    Ok(Ran { exit, timed_out, ms, output: text(&output) })
+    Ok(Ran {
+        exit,
+        timed_out,
+        ms,
+        output: text(&output),
+    })
 }
 
 fn text(output: &Captured) -> String {
@@ -264,7 +305,13 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     fn run_in(folder: &Path, command: &str, timeout: Duration, running: &Running) -> Result<Ran> {
-        super::run((folder, None), &argv(command, None)?, timeout, &SystemClock::default(), (running, &|| ()))
+        super::run(
+            (folder, None),
+            &argv(command, None)?,
+            timeout,
+            &SystemClock::default(),
+            (running, &|| ()),
+        )
     }
 
     fn run(command: &str, timeout: Duration) -> Result<Ran> {
@@ -275,7 +322,8 @@ mod tests {
     fn check_runs_in_its_folder_and_reports_its_exit() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("here"), "").unwrap();
-        let run = |command: &str| run_in(folder.path(), command, LONG, &Running::default()).unwrap();
+        let run =
+            |command: &str| run_in(folder.path(), command, LONG, &Running::default()).unwrap();
         let ran = run("ls");
         assert_eq!((ran.exit, ran.output.as_str()), (Some(0), "here\n"));
         assert!(ran.passed());
@@ -283,29 +331,56 @@ mod tests {
         assert_eq!((ran.exit, ran.passed()), (Some(3), false));
         assert_eq!(ran.output, "out\nerr\n");
         let ran = run("sh:kill -9 $$");
-        assert_eq!((ran.exit, ran.timed_out, ran.passed()), (None, false, false));
+        assert_eq!(
+            (ran.exit, ran.timed_out, ran.passed()),
+            (None, false, false)
+        );
     }
 
     #[test]
     fn commands_are_not_read_by_a_shell() {
-        assert_eq!(run("echo $HOME; echo *", LONG).unwrap().output, "$HOME; echo *\n");
+        assert_eq!(
+            run("echo $HOME; echo *", LONG).unwrap().output,
+            "$HOME; echo *\n"
+        );
     }
 
     #[test]
     fn missing_program_cannot_start() {
         let error = run("no-such-program --at-all", LONG).unwrap_err();
-        assert_eq!((error.code, error.category), ("E_CANNOT_START", Category::Failed));
+        assert_eq!(
+            (error.code, error.category),
+            ("E_CANNOT_START", Category::Failed)
+        );
         for wrong in ["", "  ", "a 'b", "a \"b", "a \\"] {
-            assert_eq!(run(wrong, LONG).unwrap_err().category, Category::Usage, "{wrong:?}");
+            assert_eq!(
+                run(wrong, LONG).unwrap_err().category,
+                Category::Usage,
+                "{wrong:?}"
+            );
         }
     }
 
     #[test]
     fn a_variable_that_the_user_has_set_stays() {
-        let (words, timeout) = (argv("sh: printf %s \"$PATH\"", None).unwrap(), Duration::from_secs(60));
+        let (words, timeout) = (
+            argv("sh: printf %s \"$PATH\"", None).unwrap(),
+            Duration::from_secs(60),
+        );
         let root = (Path::new("/"), Some(("PATH", "and more")));
-        let ran = super::run(root, &words, timeout, &SystemClock::default(), (&Running::default(), &|| ())).unwrap();
-        assert!(ran.output.contains('/') && ran.output.ends_with(" and more"), "{}", ran.output);
+        let ran = super::run(
+            root,
+            &words,
+            timeout,
+            &SystemClock::default(),
+            (&Running::default(), &|| ()),
+        )
+        .unwrap();
+        assert!(
+            ran.output.contains('/') && ran.output.ends_with(" and more"),
+            "{}",
+            ran.output
+        );
     }
 
     #[test]
@@ -313,15 +388,31 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let command = "sh: echo begun; sleep 600 & echo $! > child; wait";
         // Enough time for the shell to reach its wait.
-        let ran = run_in(folder.path(), command, Duration::from_secs(1), &Running::default()).unwrap();
+        let ran = run_in(
+            folder.path(),
+            command,
+            Duration::from_secs(1),
+            &Running::default(),
+        )
+        .unwrap();
         assert_eq!((ran.exit, ran.timed_out, ran.passed()), (None, true, false));
         assert_eq!(ran.output, "begun\n");
-        let child: i32 = std::fs::read_to_string(folder.path().join("child")).unwrap().trim().parse().unwrap();
+        let child: i32 = std::fs::read_to_string(folder.path().join("child"))
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
         // Its new parent may take a moment to reap it.
         let began = Instant::now();
         let alive = || {
-            std::fs::read_to_string(format!("/proc/{child}/stat"))
-                .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
+            std::fs::read_to_string(format!("/proc/{child}/stat")).is_ok_and(|stat| {
+                !stat
+                    .rsplit(')')
+                    .next()
+                    .unwrap_or_default()
+                    .trim_start()
+                    .starts_with('Z')
+            })
         };
         while alive() {
             assert!(began.elapsed() < LONG, "it still runs");
@@ -344,9 +435,14 @@ mod tests {
             assert_eq!(run.join().unwrap().unwrap().exit, None);
         });
         let pid = std::fs::read_to_string(&child).unwrap();
-        while std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()))
-            .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
-        {
+        while std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| {
+            !stat
+                .rsplit(')')
+                .next()
+                .unwrap_or_default()
+                .trim_start()
+                .starts_with('Z')
+        }) {
             std::thread::yield_now();
         }
         let ran = run_in(folder.path(), "sleep 600", 10 * LONG, &running).unwrap();
@@ -356,7 +452,11 @@ mod tests {
 
     #[test]
     fn long_output_keeps_both_ends() {
-        let ran = run("sh: echo first; head -c 6000000 /dev/zero | tr '\\0' 'x'; echo; echo last", LONG).unwrap();
+        let ran = run(
+            "sh: echo first; head -c 6000000 /dev/zero | tr '\\0' 'x'; echo; echo last",
+            LONG,
+        )
+        .unwrap();
         assert!(ran.output.starts_with("first\nxxx"));
         assert!(ran.output.ends_with("xxx\nlast\n"));
         assert!(ran.output.contains("bytes left out"));
@@ -366,7 +466,16 @@ mod tests {
 
     #[test]
     fn names_of_tests_are_no_commands() {
-        for prefix in ["$(touch x)", "`touch x`", "a;touch x", "a touch", "'\"$(x)\"'", "a\nb", "a|b", "a&b"] {
+        for prefix in [
+            "$(touch x)",
+            "`touch x`",
+            "a;touch x",
+            "a touch",
+            "'\"$(x)\"'",
+            "a\nb",
+            "a|b",
+            "a&b",
+        ] {
             for command in [
                 "sh:t x{prefix}",
                 "sh:t {prefix}x",
@@ -377,21 +486,36 @@ mod tests {
                 "bash -c 't {prefix}'",
                 "t --name={prefix}",
             ] {
-                assert_eq!(argv(command, Some(prefix)).unwrap_err().category, Category::Usage, "{command} {prefix}");
+                assert_eq!(
+                    argv(command, Some(prefix)).unwrap_err().category,
+                    Category::Usage,
+                    "{command} {prefix}"
+                );
             }
             assert_eq!(argv("t {prefix}", Some(prefix)).unwrap(), ["t", prefix]);
-            let script = argv("sh: cd web && t -- {prefix} ", Some(prefix)).unwrap().remove(2);
+            let script = argv("sh: cd web && t -- {prefix} ", Some(prefix))
+                .unwrap()
+                .remove(2);
             assert_eq!(script, format!(" cd web && t -- {} ", shell_quoted(prefix)));
         }
-        assert_eq!(argv("sh:t x{prefix}", Some("a::b[1-2]")).unwrap()[2], format!("t x{}", shell_quoted("a::b[1-2]")));
-        assert_eq!(argv("t --name={prefix}", Some("a/b.py")).unwrap()[1], "--name=a/b.py");
+        assert_eq!(
+            argv("sh:t x{prefix}", Some("a::b[1-2]")).unwrap()[2],
+            format!("t x{}", shell_quoted("a::b[1-2]"))
+        );
+        assert_eq!(
+            argv("t --name={prefix}", Some("a/b.py")).unwrap()[1],
+            "--name=a/b.py"
+        );
     }
 
     #[test]
     fn words_are_split_like_in_a_shell() {
         for (command, split) in [
             ("cargo test -p a", vec!["cargo", "test", "-p", "a"]),
-            (r#"a 'b c' "d \"e\" \n" f\ g"#, vec!["a", "b c", r#"d "e" \n"#, "f g"]),
+            (
+                r#"a 'b c' "d \"e\" \n" f\ g"#,
+                vec!["a", "b c", r#"d "e" \n"#, "f g"],
+            ),
             ("x'y'\"z\" ''", vec!["xyz", ""]),
         ] {
             assert_eq!(argv(command, None).unwrap(), split);

@@ -7,10 +7,15 @@ use std::path::Path;
 /// Maximum number of bytes of one that are read.
 const LARGEST: u64 = 1 << 20;
 
-/// Reads a file. `None` if it is absent, larger than 1 MiB or unreadable, so that callers can go on.
+/// Reads a file. `None` if it is absent, larger than 1 MiB or unreadable, so that callers can go
+/// on.
 pub(crate) fn read(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(LARGEST + 1).read_to_end(&mut bytes).ok()?;
+    File::open(path)
+        .ok()?
+        .take(LARGEST + 1)
+        .read_to_end(&mut bytes)
+        .ok()?;
     (bytes.len() as u64 <= LARGEST).then_some(bytes)
 }
 

@@ -1,7 +1,8 @@
 //! Skills of a project: found by their triggers, and read only as far as needed.
 //!
-//! The metadata of all skills are cheap to read. The instructions of one are read when it is shown, with the paths of
-//! its other files. A skill grants no permissions: whoever follows it runs its scripts, with their own rights.
+//! The metadata of all skills are cheap to read. The instructions of one are read when it is shown,
+//! with the paths of its other files. A skill grants no permissions: whoever follows it runs its
+//! scripts, with their own rights.
 
 #[cfg(test)]
 mod tests;
@@ -70,28 +71,57 @@ impl<'a> Skills<'a> {
         })?;
         let tokens = skill.tokens.instructions;
         if tokens > MAX_INSTRUCTIONS {
-            let message =
-                format!("the instructions of {name:?} are about {tokens} tokens; the limit is {MAX_INSTRUCTIONS}");
+            let message = format!(
+                "the instructions of {name:?} are about {tokens} tokens; the limit is {MAX_INSTRUCTIONS}"
+            );
             let error = Error::new(Category::Refused, "E_TOO_LARGE", message);
             return Err(error.hint("move details into other files of the skill"));
         }
         if !skill.is_valid() {
-            let message = format!("the skill {name:?} cannot be used: {}: {}", skill.path, skill.why_invalid());
-            return Err(Error::new(Category::Corrupt, "E_SKILL_INVALID", message).next("helmdeck forge skill list"));
+            let message = format!(
+                "the skill {name:?} cannot be used: {}: {}",
+                skill.path,
+                skill.why_invalid()
+            );
+            return Err(Error::new(Category::Corrupt, "E_SKILL_INVALID", message)
+                .next("helmdeck forge skill list"));
         }
         let folder = format!("{}/{name}", layout::SKILLS);
-        let path = skill.resources.get("instructions").map(|path| format!("{folder}/{path}")).unwrap_or_default();
-        let bytes = self.project.files().read(&path)?.ok_or_else(|| Error::not_found(format!("there is no {path}")))?;
-        let mut instructions = String::from_utf8(bytes)
-            .map_err(|_| Error::new(Category::Corrupt, "E_CORRUPT", format!("{path} is no UTF-8 text")))?;
+        let path = skill
+            .resources
+            .get("instructions")
+            .map(|path| format!("{folder}/{path}"))
+            .unwrap_or_default();
+        let bytes = self
+            .project
+            .files()
+            .read(&path)?
+            .ok_or_else(|| Error::not_found(format!("there is no {path}")))?;
+        let mut instructions = String::from_utf8(bytes).map_err(|_| {
+            Error::new(
+                Category::Corrupt,
+                "E_CORRUPT",
+                format!("{path} is no UTF-8 text"),
+            )
+        })?;
         if path == skill.path {
             instructions = body(&instructions).to_owned();
         }
         let mut files = Vec::new();
         self.files(&folder, &mut files)?;
         files.retain(|file| *file != path && *file != skill.path);
-        let order = plan(&all.iter().map(|skill| (skill.name.as_str(), &skill.dependencies)).collect(), name);
-        Ok(Shown { skill: skill.clone(), instructions, order, files })
+        let order = plan(
+            &all.iter()
+                .map(|skill| (skill.name.as_str(), &skill.dependencies))
+                .collect(),
+            name,
+        );
+        Ok(Shown {
+            skill: skill.clone(),
+            instructions,
+            order,
+            files,
+        })
     }
 
     /// Returns the skills that have points for a query; see [`matches()`].
@@ -107,8 +137,13 @@ impl<'a> Skills<'a> {
     /// Returns which of these skills have points.
     pub(crate) fn matching_of(&self, skills: &[Skill], query: &Query) -> Vec<Match> {
         let has_tracker = self.project.config().linear.mode == LinearMode::Live;
-        let usable = skills.iter().filter(|skill| skill.is_valid() && (has_tracker || !skill.triggers.tracker));
-        matches(usable.map(|skill| (skill.name.as_str(), &skill.triggers)), query)
+        let usable = skills
+            .iter()
+            .filter(|skill| skill.is_valid() && (has_tracker || !skill.triggers.tracker));
+        matches(
+            usable.map(|skill| (skill.name.as_str(), &skill.triggers)),
+            query,
+        )
     }
 
     /// Returns the manifests of invalid skills, each with its problems.
@@ -116,13 +151,24 @@ impl<'a> Skills<'a> {
         let invalid = self.list()?.into_iter().filter(|skill| !skill.is_valid());
         let damaged = invalid.map(|skill| {
             let detail = format!("the skill cannot be used: {}", skill.why_invalid());
-            Damaged { path: skill.path, extent: Extent::Whole, detail, next: None }
+            Damaged {
+                path: skill.path,
+                extent: Extent::Whole,
+                detail,
+                next: None,
+            }
         });
         Ok(damaged.collect())
     }
 
     fn files(&self, folder: &str, all: &mut Vec<String>) -> Result<()> {
-        for entry in self.project.files().list(folder)?.into_iter().filter(|entry| !entry.name.starts_with('.')) {
+        for entry in self
+            .project
+            .files()
+            .list(folder)?
+            .into_iter()
+            .filter(|entry| !entry.name.starts_with('.'))
+        {
             let path = format!("{folder}/{}", entry.name);
             if all.len() == FILES {
                 break;

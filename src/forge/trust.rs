@@ -1,13 +1,14 @@
 //! Trust: what a clone may run and reach, as a person agreed to it on this machine.
 //!
-//! The `.forge` folder of another person's repository names its tests, and a test is any program. So nothing of that
-//! runs before a person has seen it and agreed. The agreement is a record outside of the repository, because a
-//! repository could bring a forged one. It holds each command as the words that are run, with the digests of the
-//! clone's files that they run, and each setting that is not known to be harmless. It is bound to a random id in the
-//! clone's git folder and to the first commit, so a folder that takes the place of the clone is another clone.
+//! The `.forge` folder of another person's repository names its tests, and a test is any program.
+//! So nothing of that runs before a person has seen it and agreed. The agreement is a record
+//! outside of the repository, because a repository could bring a forged one. It holds each command
+//! as the words that are run, with the digests of the clone's files that they run, and each setting
+//! that is not known to be harmless. It is bound to a random id in the clone's git folder and to
+//! the first commit, so a folder that takes the place of the clone is another clone.
 //!
-//! The agreement is not about what a command runs in turn: to trust `cargo test` is to run the tests that the
-//! repository has, today's and tomorrow's.
+//! The agreement is not about what a command runs in turn: to trust `cargo test` is to run the
+//! tests that the repository has, today's and tomorrow's.
 
 mod clone;
 mod record;
@@ -33,8 +34,8 @@ const SETTING: &str = "setting";
 pub struct TrustedCommand {
     /// What it is for.
     ///
-    /// One of `verify.runner`, `verify.runners.<name>`, `built-in runner <name>`, `verify.commands`, `invariant`,
-    /// `.forge/init.sh`, `setting`.
+    /// One of `verify.runner`, `verify.runners.<name>`, `built-in runner <name>`,
+    /// `verify.commands`, `invariant`, `.forge/init.sh`, `setting`.
     #[serde(rename = "for")]
     pub purpose: String,
     /// The words of the command, quoted as a shell reads them, or the setting.
@@ -62,7 +63,8 @@ pub struct TrustState {
 /// Returns what this project wants to run and reach, and which of it is trusted.
 ///
 /// # Errors
-/// `Corrupt` if the knowledge or the features, which hold commands, are damaged; `Failed` if something cannot be read.
+/// `Corrupt` if the knowledge or the features, which hold commands, are damaged; `Failed` if
+/// something cannot be read.
 pub fn state(project: &Project) -> Result<TrustState> {
     let commands = wanted::all(project, project.config())?;
     let clone = Clone::of(project);
@@ -71,19 +73,28 @@ pub fn state(project: &Project) -> Result<TrustState> {
         Trust::Everything | Trust::Nothing => (None, None),
     };
     let everything = project.environment().trust == Trust::Everything;
-    let knows = |one: &TrustedCommand| everything || record.as_ref().is_some_and(|record| record.knows(one));
+    let knows = |one: &TrustedCommand| {
+        everything || record.as_ref().is_some_and(|record| record.knows(one))
+    };
     let new: Vec<_> = commands.iter().filter(|one| !knows(one)).cloned().collect();
     let mut changed: Vec<String> = stranger.into_iter().collect();
     if let Some(record) = &record {
         changed.extend(new.iter().flat_map(|one| record.differences(one)));
     }
     let trusted = everything || (new.is_empty() && record.is_some());
-    Ok(TrustState { trusted, clone: clone.shown(), commands: commands.into_iter().collect(), new, changed })
+    Ok(TrustState {
+        trusted,
+        clone: clone.shown(),
+        commands: commands.into_iter().collect(),
+        new,
+        changed,
+    })
 }
 
 /// Records that a person agreed to what a [`TrustState`] shows.
 ///
-/// What was trusted before stays trusted, so that a checkout of an older commit needs no new agreement.
+/// What was trusted before stays trusted, so that a checkout of an older commit needs no new
+/// agreement.
 ///
 /// # Errors
 /// `Refused` if there is no folder for the record; `Failed` if it cannot be written.
@@ -104,7 +115,9 @@ pub fn agree(project: &Project, state: &TrustState) -> Result<()> {
 /// # Errors
 /// `Failed` if it cannot be removed.
 pub fn revoke(project: &Project) -> Result<bool> {
-    let Trust::Kept(folder) = &project.environment().trust else { return Ok(false) };
+    let Trust::Kept(folder) = &project.environment().trust else {
+        return Ok(false);
+    };
     record::remove(folder, &Clone::of(project))
 }
 
@@ -122,8 +135,8 @@ pub fn check(project: &Project) -> Result<()> {
     }
 }
 
-/// Refuses a command that nobody agreed to, whatever part of this program wants to run it. What else is new in the clone
-/// does not matter.
+/// Refuses a command that nobody agreed to, whatever part of this program wants to run it. What
+/// else is new in the clone does not matter.
 ///
 /// # Errors
 /// As [`check`].
@@ -156,12 +169,16 @@ fn refusal(changed: &[String]) -> Error {
 ///
 /// If the project was trusted before, it is trusted afterwards.
 pub(crate) fn keep<T>(project: &Project, change: impl FnOnce() -> Result<T>) -> Result<T> {
-    let Trust::Kept(folder) = &project.environment().trust else { return change() };
+    let Trust::Kept(folder) = &project.environment().trust else {
+        return change();
+    };
     let trusted = state(project).is_ok_and(|state| state.trusted);
     let done = change()?;
     if trusted {
         // The change may be one of the settings.
-        let commands: Vec<_> = wanted::all(project, &project.settings_now()?)?.into_iter().collect();
+        let commands: Vec<_> = wanted::all(project, &project.settings_now()?)?
+            .into_iter()
+            .collect();
         record::add(folder, &Clone::of(project), project, &commands)?;
     }
     Ok(done)

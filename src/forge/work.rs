@@ -1,6 +1,7 @@
 //! A day's work in few words: start, verify, commit, done, remember, status.
 //!
-//! Each word does what several longer commands do, with what the focus knows: the issue, the feature and the files.
+//! Each word does what several longer commands do, with what the focus knows: the issue, the
+//! feature and the files.
 
 mod commit;
 mod done;
@@ -67,12 +68,19 @@ impl Work<'_> {
             None => None,
         };
         let issues = self.project.issues().read()?.issues;
-        let is_on =
-            |issue: &&Issue| branch.is_some() && issue.git_refs.as_ref().is_some_and(|refs| refs.branch == branch);
+        let is_on = |issue: &&Issue| {
+            branch.is_some()
+                && issue
+                    .git_refs
+                    .as_ref()
+                    .is_some_and(|refs| refs.branch == branch)
+        };
         if let Some(issue) = issues.iter().find(is_on) {
             return Ok(Some(issue.linear_id.clone()));
         }
-        let key = branch.as_deref().and_then(|branch| message::keys(branch).first().map(|key| (*key).to_owned()));
+        let key = branch
+            .as_deref()
+            .and_then(|branch| message::keys(branch).first().map(|key| (*key).to_owned()));
         // A branch may be named after an issue's earlier key.
         Ok(match key {
             Some(key) => Some(self.issue(&key)?.map_or(key, |issue| issue.linear_id)),
@@ -95,19 +103,29 @@ impl Work<'_> {
         };
         let features = issue.map(|issue| issue.features).unwrap_or_default();
         if features.is_empty() {
-            return Err(Error::usage("the focus has no feature: name one, or use --all or --stale")
-                .next("helmdeck forge features list"));
+            return Err(Error::usage(
+                "the focus has no feature: name one, or use --all or --stale",
+            )
+            .next("helmdeck forge features list"));
         }
         Ok(features)
     }
 
     /// Returns the features of the focus that do not work.
     fn broken(&self) -> Result<Vec<(String, Standing)>> {
-        let Ok(wanted) = self.features() else { return Ok(Vec::new()) };
+        let Ok(wanted) = self.features() else {
+            return Ok(Vec::new());
+        };
         let listed = Features::new(self.project).list()?;
-        let broken = listed.features.into_iter().filter(|item| wanted.contains(&item.feature.id));
-        let broken = broken.filter(|item| !item.standing.counts() && item.standing != Standing::Deferred);
-        Ok(broken.map(|item| (item.feature.id, item.standing)).collect())
+        let broken = listed
+            .features
+            .into_iter()
+            .filter(|item| wanted.contains(&item.feature.id));
+        let broken =
+            broken.filter(|item| !item.standing.counts() && item.standing != Standing::Deferred);
+        Ok(broken
+            .map(|item| (item.feature.id, item.standing))
+            .collect())
     }
 
     /// Learns a text, as [`Self::learning`] reads it.
@@ -125,12 +143,23 @@ impl Work<'_> {
     pub fn learning(&self, said: &str) -> Result<Learning> {
         let focus = self.focus()?;
         let (context, approach) = match said.split_once(": ") {
-            Some((context, approach)) if !context.trim().is_empty() && !approach.trim().is_empty() => {
+            Some((context, approach))
+                if !context.trim().is_empty() && !approach.trim().is_empty() =>
+            {
                 (context.trim().to_owned(), approach.trim().to_owned())
             }
-            _ => (focus.task.clone().unwrap_or_else(|| "This project".to_owned()), said.trim().to_owned()),
+            _ => (
+                focus
+                    .task
+                    .clone()
+                    .unwrap_or_else(|| "This project".to_owned()),
+                said.trim().to_owned(),
+            ),
         };
-        Ok(Learning { linear: focus.linear_issue, ..Learning::new(What::Successful { context, approach }) })
+        Ok(Learning {
+            linear: focus.linear_issue,
+            ..Learning::new(What::Successful { context, approach })
+        })
     }
 
     /// Says whether issues are switched off.

@@ -32,7 +32,8 @@ pub struct BranchState {
     pub sha: String,
     /// The branch that it follows.
     pub upstream: Option<String>,
-    /// How many commits it has that the one it is measured against has not: its upstream, or else the base.
+    /// How many commits it has that the one it is measured against has not: its upstream, or else
+    /// the base.
     pub ahead: Option<u64>,
     /// How many commits that one has that it has not.
     pub behind: Option<u64>,

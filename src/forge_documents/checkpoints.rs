@@ -15,7 +15,10 @@ impl Document for Manifest {
     const PATH: &'static str = layout::CHECKPOINTS;
 
     fn skeleton() -> Self {
-        Self { schema_version: Some("1.0".to_owned()), ..Self::default() }
+        Self {
+            schema_version: Some("1.0".to_owned()),
+            ..Self::default()
+        }
     }
 
     fn check(&self) -> Result<(), String> {

@@ -11,8 +11,15 @@ const LONGEST: usize = 48;
 /// Returns the words of a text as a part of a file name, and whether they are all in it.
 pub(crate) fn slug(text: &str) -> (String, bool) {
     let (mut slug, mut is_whole) = (String::new(), true);
-    for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
-        let plain: String = word.nfkd().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    for word in text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+    {
+        let plain: String = word
+            .nfkd()
+            .filter(char::is_ascii_alphanumeric)
+            .collect::<String>()
+            .to_ascii_lowercase();
         is_whole &= plain.len() >= word.chars().count();
         if slug.is_empty() {
             slug = plain.chars().take(LONGEST).collect();
@@ -28,12 +35,22 @@ pub(crate) fn slug(text: &str) -> (String, bool) {
 }
 
 /// Makes an entry: its key, the name of its file and whether that has a mark, and its value.
-pub(crate) fn entry<T: Serialize>(key: String, (slug, is_marked): (String, bool), value: &T) -> StoredEntry {
-    let members = serde_json::to_vec(value).and_then(|bytes| serde_json::from_slice::<Members>(&bytes));
+pub(crate) fn entry<T: Serialize>(
+    key: String,
+    (slug, is_marked): (String, bool),
+    value: &T,
+) -> StoredEntry {
+    let members =
+        serde_json::to_vec(value).and_then(|bytes| serde_json::from_slice::<Members>(&bytes));
     // A value of ours is always an object. The version of its file comes first.
     let mut value = members.unwrap_or_default();
     value.0.shift_remove("schema_version");
-    StoredEntry { key, slug, is_marked, value }
+    StoredEntry {
+        key,
+        slug,
+        is_marked,
+        value,
+    }
 }
 
 #[cfg(test)]

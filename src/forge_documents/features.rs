@@ -11,7 +11,10 @@ use helmdeck_forge_files::layout::FEATURES;
 
 pub use contract::{Change, Difference};
 pub use entry::FeatureEntry;
-pub use file::{ADOPTED_FROM, Amendment, BlockedBy, Feature, FeaturesFile, Status, adopted_name, is_id, split_id};
+pub use file::{
+    ADOPTED_FROM, Amendment, BlockedBy, Feature, FeaturesFile, Status, adopted_name, is_id,
+    split_id,
+};
 pub use standing::{Counts, Next, Standing};
 
 impl Document for FeaturesFile {

@@ -1,7 +1,7 @@
 //! Issues, as the RFC's "Issue as Memory Unit" prints one.
 //!
-//! An issue has a file of its own, `linear/issues/<KEY>.json`, or is an entry of `linear/active.json`. Text from a
-//! tracker never becomes an invariant or a skill by itself.
+//! An issue has a file of its own, `linear/issues/<KEY>.json`, or is an entry of
+//! `linear/active.json`. Text from a tracker never becomes an invariant or a skill by itself.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -67,16 +67,28 @@ pub struct Issue {
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Where it comes from.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "unless_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "unless_empty"
+    )]
     pub memory_trace: Option<MemoryTrace>,
     /// The agent that is to work on it, and how.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "unless_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "unless_empty"
+    )]
     pub agent_state: Option<AgentState>,
     /// When it is done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub acceptance_criteria: Vec<Criterion>,
     /// The branch and the commits of the work.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "unless_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "unless_empty"
+    )]
     pub git_refs: Option<GitRefs>,
     /// The tracker's name for its state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,7 +117,8 @@ pub struct Issue {
     /// When it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Time>,
-    /// When the tracker, or the program it comes from, last saw a change. Git knows the changes made here.
+    /// When the tracker, or the program it comes from, last saw a change. Git knows the changes
+    /// made here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Time>,
     /// Its comments, the oldest first.
@@ -218,7 +231,12 @@ impl Active {
     /// Returns what a project without issues has.
     #[must_use]
     pub fn empty() -> Self {
-        Self { schema_version: VERSION.to_owned(), synced_at: None, issues: Vec::new(), other: Members::default() }
+        Self {
+            schema_version: VERSION.to_owned(),
+            synced_at: None,
+            issues: Vec::new(),
+            other: Members::default(),
+        }
     }
 
     /// Returns the place of the issue with a key, or else of the one that had it.
@@ -285,7 +303,11 @@ impl Document for Comment {
     }
 
     fn check(&self) -> Result<(), String> {
-        if is_comment_id(&self.id) { Ok(()) } else { Err(format!("id {:?} is no id of a comment", self.id)) }
+        if is_comment_id(&self.id) {
+            Ok(())
+        } else {
+            Err(format!("id {:?} is no id of a comment", self.id))
+        }
     }
 }
 
@@ -304,7 +326,11 @@ pub fn check_key(text: &str) -> Result<(), String> {
     if is_key(text) {
         return Ok(());
     }
-    let what = if is_placeholder(text) { "is a placeholder, not a key" } else { "is no key such as SX9-123" };
+    let what = if is_placeholder(text) {
+        "is a placeholder, not a key"
+    } else {
+        "is no key such as SX9-123"
+    };
     Err(format!("{text:?} {what}"))
 }
 
@@ -318,13 +344,19 @@ impl Issue {
     /// Says whether its state, in any case of letters, is one of these.
     #[must_use]
     pub fn state_is(&self, states: &[&str]) -> bool {
-        self.state.as_ref().is_some_and(|state| states.iter().any(|one| state.trim().eq_ignore_ascii_case(one)))
+        self.state.as_ref().is_some_and(|state| {
+            states
+                .iter()
+                .any(|one| state.trim().eq_ignore_ascii_case(one))
+        })
     }
 
     /// Says whether no tracker has it.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        self.linear_id.strip_prefix(LOCAL).is_some_and(|rest| rest.starts_with('-'))
+        self.linear_id
+            .strip_prefix(LOCAL)
+            .is_some_and(|rest| rest.starts_with('-'))
     }
 
     /// Returns the name of its files.
@@ -340,7 +372,8 @@ impl Issue {
 
     /// Says whether a key is its key, or was.
     ///
-    /// A number that it gave up because another issue has it is that one's; with the mark, it is still its own.
+    /// A number that it gave up because another issue has it is that one's; with the mark, it is
+    /// still its own.
     #[must_use]
     pub fn answers_to(&self, key: &str) -> bool {
         if self.linear_id == key || self.aliases.iter().any(|alias| alias == key) {
@@ -348,7 +381,11 @@ impl Issue {
         }
         match marks::split(key).1 {
             Some(mark) => {
-                let earlier = || self.aliases.iter().any(|alias| marks::split(alias).1 == Some(mark));
+                let earlier = || {
+                    self.aliases
+                        .iter()
+                        .any(|alias| marks::split(alias).1 == Some(mark))
+                };
                 marks::split(self.stem()).1 == Some(mark) || earlier()
             }
             None => !self.is_local() && self.earlier_keys().any(|earlier| earlier == key),
@@ -358,14 +395,23 @@ impl Issue {
     /// Returns the key of the issue it is part of.
     #[must_use]
     pub fn parent(&self) -> Option<&str> {
-        self.memory_trace.as_ref().and_then(|trace| trace.parent_issue.as_deref())
+        self.memory_trace
+            .as_ref()
+            .and_then(|trace| trace.parent_issue.as_deref())
     }
 
     /// Returns the assignee of the tracker, or else the assigned persona.
     #[must_use]
     pub fn owner(&self) -> Option<&str> {
-        let persona = || self.agent_state.as_ref().and_then(|state| state.assigned_persona.as_deref());
-        self.assignee.as_deref().or_else(persona).filter(|owner| !owner.trim().is_empty())
+        let persona = || {
+            self.agent_state
+                .as_ref()
+                .and_then(|state| state.assigned_persona.as_deref())
+        };
+        self.assignee
+            .as_deref()
+            .or_else(persona)
+            .filter(|owner| !owner.trim().is_empty())
     }
 }
 
@@ -374,8 +420,8 @@ const DIGITS: usize = 9;
 
 /// Says whether a text is the key of an issue.
 ///
-/// That is one to ten capital letters and digits, the first a letter, a hyphen, and a number of at most
-/// nine digits that does not begin with a zero. It is the same everywhere.
+/// That is one to ten capital letters and digits, the first a letter, a hyphen, and a number of at
+/// most nine digits that does not begin with a zero. It is the same everywhere.
 #[must_use]
 pub fn is_key(text: &str) -> bool {
     text.split_once('-').is_some_and(|(team, number)| {
@@ -392,14 +438,18 @@ pub fn is_placeholder(text: &str) -> bool {
     text.split_once('-').is_some_and(|(team, number)| {
         is_team(team)
             && !number.is_empty()
-            && number.bytes().all(|byte| matches!(byte, b'x' | b'X' | b'N' | b'n' | b'#'))
+            && number
+                .bytes()
+                .all(|byte| matches!(byte, b'x' | b'X' | b'N' | b'n' | b'#'))
     })
 }
 
 fn is_team(text: &str) -> bool {
     text.len() <= 10
         && text.starts_with(|first: char| first.is_ascii_uppercase())
-        && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
 }
 
 /// Orders keys as people count: by team, then by number.
@@ -460,9 +510,18 @@ impl<'de> Deserialize<'de> for Active {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Active, A::Error> {
-                let File { schema_version, synced_at, issues, other } =
-                    File::deserialize(MapAccessDeserializer::new(members))?;
-                Ok(Active { schema_version, synced_at, issues, other })
+                let File {
+                    schema_version,
+                    synced_at,
+                    issues,
+                    other,
+                } = File::deserialize(MapAccessDeserializer::new(members))?;
+                Ok(Active {
+                    schema_version,
+                    synced_at,
+                    issues,
+                    other,
+                })
             }
         }
 

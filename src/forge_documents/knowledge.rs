@@ -1,7 +1,7 @@
 //! Knowledge of a project: a file for each entry, and `knowledge.json` made from them.
 //!
-//! Nothing in it is deleted by age. An entry that no longer holds is superseded and stays; what did not
-//! work stays as a warning.
+//! Nothing in it is deleted by age. An entry that no longer holds is superseded and stays; what did
+//! not work stays as a warning.
 
 pub mod edit;
 pub mod entry;
@@ -16,7 +16,8 @@ use helmdeck_forge_files::layout::KNOWLEDGE;
 pub use edit::{Added, Confirmed, Learning, Superseded, What};
 pub use entry::LearningEntry;
 pub use file::{
-    Decision, Failed, FullInvariant, Invariant, Kind, KnowledgeEntry, KnowledgeFile, Patterns, Successful, Trace,
+    Decision, Failed, FullInvariant, Invariant, Kind, KnowledgeEntry, KnowledgeFile, Patterns,
+    Successful, Trace,
 };
 pub use search::{Hit, Search, SearchHit};
 pub use text::id as id_of;

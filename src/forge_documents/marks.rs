@@ -1,7 +1,7 @@
 //! Marks: what tells apart two entries that got one number in two clones.
 //!
-//! The name of the file of such an entry, and what refers to it in a file, is its number with its mark: `LOCAL-3-k7f2q9`.
-//! People say the number only.
+//! The name of the file of such an entry, and what refers to it in a file, is its number with its
+//! mark: `LOCAL-3-k7f2q9`. People say the number only.
 
 /// Length of a mark, in characters.
 const LENGTH: usize = 6;
@@ -12,7 +12,8 @@ const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 #[must_use]
 pub fn new(random: u128) -> String {
     let bits = (0..LENGTH).map(|at| usize::try_from(random >> (5 * at) & 31).unwrap_or_default());
-    bits.map(|bits| char::from(ALPHABET.get(bits).copied().unwrap_or(b'a'))).collect()
+    bits.map(|bits| char::from(ALPHABET.get(bits).copied().unwrap_or(b'a')))
+        .collect()
 }
 
 /// Splits a name into the number and the mark, if it has one.
@@ -30,7 +31,9 @@ pub fn new(random: u128) -> String {
 pub fn split(name: &str) -> (&str, Option<&str>) {
     match name.rsplit_once('-') {
         Some((number, mark))
-            if number.contains('-') && mark.len() == LENGTH && mark.bytes().all(|byte| ALPHABET.contains(&byte)) =>
+            if number.contains('-')
+                && mark.len() == LENGTH
+                && mark.bytes().all(|byte| ALPHABET.contains(&byte)) =>
         {
             (number, Some(mark))
         }

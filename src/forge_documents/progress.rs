@@ -58,7 +58,8 @@ pub struct ProgressEntry {
 
 /// The beginning of the first line that a session's start writes; the branch follows.
 pub const STARTED: &str = "Started - branch: ";
-/// The beginning of the second line that a session's start writes; the number of open issues follows.
+/// The beginning of the second line that a session's start writes; the number of open issues
+/// follows.
 pub const ISSUES: &str = "Active issues: ";
 /// The line that a session's end writes.
 pub const ENDING: &str = "Session ending";
@@ -69,7 +70,9 @@ impl Log {
         let automatic = |entry: &ProgressEntry| {
             entry.checkpoint
                 || entry.text == ENDING
-                || [STARTED, ISSUES].iter().any(|begins| entry.text.starts_with(begins))
+                || [STARTED, ISSUES]
+                    .iter()
+                    .any(|begins| entry.text.starts_with(begins))
         };
         self.next.is_none() && self.malformed_lines == 0 && self.entries.iter().all(automatic)
     }
@@ -89,8 +92,14 @@ impl Log {
             } else if let Some(date) = header(line) {
                 (log.date, day, last) = (Some(date.to_string()), Some(date), None);
             } else if let Some(note) = line.strip_prefix('#') {
-                match note.trim().split_once(':').map(|(name, value)| (name, value.trim())) {
-                    Some(("session", value)) if !value.is_empty() => log.session = Some(value.to_owned()),
+                match note
+                    .trim()
+                    .split_once(':')
+                    .map(|(name, value)| (name, value.trim()))
+                {
+                    Some(("session", value)) if !value.is_empty() => {
+                        log.session = Some(value.to_owned())
+                    }
                     Some(("zone", value)) => {
                         if let Some(named) = zone_named(value) {
                             zone = named;
@@ -99,7 +108,11 @@ impl Log {
                     }
                     _ => {}
                 }
-            } else if let Some(next) = line.strip_prefix(NEXT.trim_end()).map(str::trim).filter(|next| fits(next)) {
+            } else if let Some(next) = line
+                .strip_prefix(NEXT.trim_end())
+                .map(str::trim)
+                .filter(|next| fits(next))
+            {
                 log.next = Some(next.to_owned());
             } else if let Some((clock, text)) = entry(line) {
                 last = day.and_then(|date| instant(date, clock, last, &zone));
@@ -125,7 +138,8 @@ impl Log {
     }
 }
 
-/// Reads `=== FORGE Session YYYY-MM-DD ===`; more may follow the day, as the RFC's own code writes it.
+/// Reads `=== FORGE Session YYYY-MM-DD ===`; more may follow the day, as the RFC's own code writes
+/// it.
 fn header(line: &str) -> Option<Date> {
     let rest = line.strip_prefix(HEADER)?.strip_suffix("===")?;
     let (day, more) = rest.split_at_checked(10)?;
@@ -137,10 +151,15 @@ fn header(line: &str) -> Option<Date> {
 fn entry(line: &str) -> Option<(Clock, &str)> {
     let (clock, text) = line.strip_prefix('[')?.split_at_checked(5)?;
     let text = text.strip_prefix("] ")?.trim();
-    let digits = |at: usize| clock.get(at..at + 2).filter(|two| two.bytes().all(|byte| byte.is_ascii_digit()));
+    let digits = |at: usize| {
+        clock
+            .get(at..at + 2)
+            .filter(|two| two.bytes().all(|byte| byte.is_ascii_digit()))
+    };
     let (hour, minute) = (digits(0)?, digits(3)?);
-    let clock =
-        Clock::new(hour.parse().ok()?, minute.parse().ok()?, 0, 0).ok().filter(|_| clock.as_bytes()[2] == b':')?;
+    let clock = Clock::new(hour.parse().ok()?, minute.parse().ok()?, 0, 0)
+        .ok()
+        .filter(|_| clock.as_bytes()[2] == b':')?;
     fits(text).then_some((clock, text))
 }
 
@@ -151,16 +170,24 @@ fn fits(text: &str) -> bool {
 
 /// Returns the instant of a clock time: the first one at or after the previous instant.
 ///
-/// It starts at the day of the header. An hour that a time zone has twice is tried both ways before the next day.
-fn instant(date: Date, clock: Clock, last: Option<Timestamp>, zone: &TimeZone) -> Option<Timestamp> {
+/// It starts at the day of the header. An hour that a time zone has twice is tried both ways before
+/// the next day.
+fn instant(
+    date: Date,
+    clock: Clock,
+    last: Option<Timestamp>,
+    zone: &TimeZone,
+) -> Option<Timestamp> {
     let first = last.map_or(date, |last| zone.to_datetime(last).date().max(date));
-    [first, first.checked_add(1.day()).ok()?].into_iter().find_map(|day| {
-        let either = zone.to_ambiguous_timestamp(day.to_datetime(clock));
-        [either.earlier().ok(), either.later().ok()]
-            .into_iter()
-            .flatten()
-            .find(|at| last.is_none_or(|last| *at >= last))
-    })
+    [first, first.checked_add(1.day()).ok()?]
+        .into_iter()
+        .find_map(|day| {
+            let either = zone.to_ambiguous_timestamp(day.to_datetime(clock));
+            [either.earlier().ok(), either.later().ok()]
+                .into_iter()
+                .flatten()
+                .find(|at| last.is_none_or(|last| *at >= last))
+        })
 }
 
 /// Finds a zone by the name that a file may have: `Europe/Berlin`, `UTC`, `+02`, `+05:30`.
@@ -168,13 +195,16 @@ fn zone_named(name: &str) -> Option<TimeZone> {
     let offset = || {
         let (sign, rest) = name.split_at_checked(1)?;
         let (hours, minutes) = rest.split_once(':').unwrap_or((rest, "0"));
-        let seconds = hours.parse::<u16>().ok()? as i32 * 3600 + minutes.parse::<u16>().ok()? as i32 * 60;
+        let seconds =
+            hours.parse::<u16>().ok()? as i32 * 3600 + minutes.parse::<u16>().ok()? as i32 * 60;
         let seconds = match sign {
             "+" => seconds,
             "-" => -seconds,
             _ => return None,
         };
-        jiff::tz::Offset::from_seconds(seconds).ok().map(TimeZone::fixed)
+        jiff::tz::Offset::from_seconds(seconds)
+            .ok()
+            .map(TimeZone::fixed)
     };
     offset().or_else(|| TimeZone::get(name).ok())
 }
@@ -185,7 +215,9 @@ pub fn opening(now: Time, zone: &TimeZone, session: Option<&str>) -> String {
     let day = zone.to_datetime(now.0).date();
     let mut text = format!("{HEADER}{day} ===\n");
     if let Some(session) = session {
-        let zone = zone.iana_name().map_or_else(|| zone.to_offset(now.0).to_string(), str::to_owned);
+        let zone = zone
+            .iana_name()
+            .map_or_else(|| zone.to_offset(now.0).to_string(), str::to_owned);
         text.push_str(&format!("# session: {session}\n# zone: {zone}\n"));
     }
     text.push('\n');
@@ -195,9 +227,14 @@ pub fn opening(now: Time, zone: &TimeZone, session: Option<&str>) -> String {
 /// Writes the line of something that was done, without a line feed.
 ///
 /// # Errors
-/// `Usage` if the text does not fit on a line: 1 to 500 characters, none of them a control character.
+/// `Usage` if the text does not fit on a line: 1 to 500 characters, none of them a control
+/// character.
 pub fn line(now: Time, zone: &TimeZone, text: &str) -> Result<String> {
-    Ok(format!("[{}] {}", zone.to_datetime(now.0).strftime("%H:%M"), one_line(text)?))
+    Ok(format!(
+        "[{}] {}",
+        zone.to_datetime(now.0).strftime("%H:%M"),
+        one_line(text)?
+    ))
 }
 
 /// Writes the line of a checkpoint, without a line feed.
@@ -221,7 +258,9 @@ fn one_line(text: &str) -> Result<&str> {
     if fits(text) {
         return Ok(text);
     }
-    let error = Error::usage(format!("a line of the progress has 1 to {TEXT_MAX} characters and no line feed"));
+    let error = Error::usage(format!(
+        "a line of the progress has 1 to {TEXT_MAX} characters and no line feed"
+    ));
     Err(error.hint("say it in one line; longer notes belong in the scratch folder"))
 }
 
@@ -243,41 +282,70 @@ mod tests {
         assert_eq!(log.date.as_deref(), Some("2025-12-24"));
         assert_eq!(log.malformed_lines, 0);
         assert_eq!(log.entries.len(), 6);
-        assert_eq!(log.next.as_deref(), Some("Wire ATLAS daemon to NATS (see Linear SX9-xxx)"));
+        assert_eq!(
+            log.next.as_deref(),
+            Some("Wire ATLAS daemon to NATS (see Linear SX9-xxx)")
+        );
         assert_eq!(log.last_at(), Some(at("2025-12-24T11:30:00Z")));
         let checkpoint = &log.entries[5];
-        assert_eq!((checkpoint.line, checkpoint.text.as_str()), (8, "sx9-harness compiles, tests pass"));
+        assert_eq!(
+            (checkpoint.line, checkpoint.text.as_str()),
+            (8, "sx9-harness compiles, tests pass")
+        );
         assert!(checkpoint.checkpoint && !log.entries[4].checkpoint);
 
         let mut text = opening(at("2025-12-24T11:00:00Z"), &TimeZone::UTC, None);
         for entry in &log.entries {
-            let write = if entry.checkpoint { super::checkpoint } else { line };
+            let write = if entry.checkpoint {
+                super::checkpoint
+            } else {
+                line
+            };
             text.push_str(&write(entry.at.unwrap(), &TimeZone::UTC, &entry.text).unwrap());
             text.push('\n');
         }
-        text.push_str(&format!("\n{}\n", next(log.next.as_deref().unwrap()).unwrap()));
+        text.push_str(&format!(
+            "\n{}\n",
+            next(log.next.as_deref().unwrap()).unwrap()
+        ));
         assert_eq!(text, SAMPLE);
     }
 
     #[test]
     fn the_session_and_the_zone_stand_in_lines_of_their_own() {
         let zone = TimeZone::fixed(jiff::tz::offset(2));
-        let text = opening(at("2025-12-24T23:30:00Z"), &zone, Some("2025-12-25-session-001"));
-        assert_eq!(text, "=== FORGE Session 2025-12-25 ===\n# session: 2025-12-25-session-001\n# zone: +02\n\n");
+        let text = opening(
+            at("2025-12-24T23:30:00Z"),
+            &zone,
+            Some("2025-12-25-session-001"),
+        );
+        assert_eq!(
+            text,
+            "=== FORGE Session 2025-12-25 ===\n# session: 2025-12-25-session-001\n# zone: +02\n\n"
+        );
         let text = text + &line(at("2025-12-24T23:31:00Z"), &zone, " Started ").unwrap();
         let log = Log::parse(&text, &TimeZone::UTC);
         assert_eq!(log.session.as_deref(), Some("2025-12-25-session-001"));
-        assert_eq!((log.entries[0].time.as_str(), log.last_at()), ("01:31", Some(at("2025-12-24T23:31:00Z"))));
+        assert_eq!(
+            (log.entries[0].time.as_str(), log.last_at()),
+            ("01:31", Some(at("2025-12-24T23:31:00Z")))
+        );
     }
 
     #[test]
     fn a_time_before_the_last_is_of_the_next_day() {
         let log = |text: &str, zone: &TimeZone| {
             let log = Log::parse(&format!("=== FORGE Session 2025-10-26 ===\n{text}"), zone);
-            log.entries.iter().map(|entry| entry.at.unwrap().to_string()).collect::<Vec<_>>()
+            log.entries
+                .iter()
+                .map(|entry| entry.at.unwrap().to_string())
+                .collect::<Vec<_>>()
         };
         assert_eq!(
-            log("[23:50] a\n[23:50] b\n[00:10] c\n[23:59] d\n[00:00] e\n", &TimeZone::UTC),
+            log(
+                "[23:50] a\n[23:50] b\n[00:10] c\n[23:59] d\n[00:00] e\n",
+                &TimeZone::UTC
+            ),
             [
                 "2025-10-26T23:50:00Z",
                 "2025-10-26T23:50:00Z",
@@ -290,7 +358,12 @@ mod tests {
         let berlin = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
         assert_eq!(
             log("[02:50] a\n[02:10] b\n[02:40] c\n[02:05] d\n", &berlin),
-            ["2025-10-26T00:50:00Z", "2025-10-26T01:10:00Z", "2025-10-26T01:40:00Z", "2025-10-27T01:05:00Z"]
+            [
+                "2025-10-26T00:50:00Z",
+                "2025-10-26T01:10:00Z",
+                "2025-10-26T01:40:00Z",
+                "2025-10-27T01:05:00Z"
+            ]
         );
     }
 
@@ -317,14 +390,31 @@ mod tests {
             let log = Log::parse(bad, &TimeZone::UTC);
             assert_eq!((log.malformed_lines, log.entries.len()), (1, 0), "{bad:?}");
         }
-        for fine in
-            ["", "\n\n", "# a note", "#", "# zone: Nowhere/Land", "[10:00] a\r\n", "\u{feff}[10:00] a", "NEXT:go on"]
-        {
-            assert_eq!(Log::parse(fine, &TimeZone::UTC).malformed_lines, 0, "{fine:?}");
+        for fine in [
+            "",
+            "\n\n",
+            "# a note",
+            "#",
+            "# zone: Nowhere/Land",
+            "[10:00] a\r\n",
+            "\u{feff}[10:00] a",
+            "NEXT:go on",
+        ] {
+            assert_eq!(
+                Log::parse(fine, &TimeZone::UTC).malformed_lines,
+                0,
+                "{fine:?}"
+            );
         }
         let without_header = Log::parse("[10:00] a", &TimeZone::UTC);
-        assert_eq!((without_header.entries.len(), without_header.last_at()), (1, None));
-        let of_the_code = Log::parse("=== FORGE Session 2025-12-24 10:00:00.123456 ===\n[10:01] a", &TimeZone::UTC);
+        assert_eq!(
+            (without_header.entries.len(), without_header.last_at()),
+            (1, None)
+        );
+        let of_the_code = Log::parse(
+            "=== FORGE Session 2025-12-24 10:00:00.123456 ===\n[10:01] a",
+            &TimeZone::UTC,
+        );
         assert_eq!(of_the_code.last_at(), Some(at("2025-12-24T10:01:00Z")));
     }
 

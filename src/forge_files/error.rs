@@ -39,7 +39,9 @@ impl Category {
     /// Every category, in the order of the exit codes.
     pub const ALL: [Self; 10] = {
         use Category::*;
-        [Failed, Usage, NotFound, Paused, Locked, Stale, Secret, Corrupt, Refused, Unknown]
+        [
+            Failed, Usage, NotFound, Paused, Locked, Stale, Secret, Corrupt, Refused, Unknown,
+        ]
     };
 
     /// Returns the exit code of a command that ends so.
@@ -82,7 +84,14 @@ impl Error {
     /// Makes an error.
     pub fn new(category: Category, code: &'static str, message: impl Into<String>) -> Self {
         // Whatever a caller got wrong may be named in it.
-        Self { code, category, message: shown(message.into()), hint: None, next: None, current: None }
+        Self {
+            code,
+            category,
+            message: shown(message.into()),
+            hint: None,
+            next: None,
+            current: None,
+        }
     }
 
     /// Adds a hint how to fix it.
@@ -101,7 +110,11 @@ impl Error {
 
     /// Makes `Failed` of an input or output error at a path.
     pub fn io(doing: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
-        Self::new(Category::Failed, "E_IO", format!("{doing} {}: {error}", path.display()))
+        Self::new(
+            Category::Failed,
+            "E_IO",
+            format!("{doing} {}: {error}", path.display()),
+        )
     }
 
     /// Makes `Usage`.
@@ -136,7 +149,12 @@ impl From<&Error> for helmdeck_core::Error {
         };
         let mut message = format!("{} ({})", error.message, error.code);
         message.extend(error.hint.iter().map(|hint| format!("; {hint}")));
-        message.extend(error.next.iter().map(|next| format!("; next, at a shell: {next}")));
+        message.extend(
+            error
+                .next
+                .iter()
+                .map(|next| format!("; next, at a shell: {next}")),
+        );
         Self::new(code, message)
     }
 }
@@ -149,7 +167,10 @@ impl From<helmdeck_git::Error> for Error {
             helmdeck_git::Kind::NotFound => Category::NotFound,
             helmdeck_git::Kind::Refused => Category::Refused,
         };
-        Self { hint: error.hint.map(shown), ..Self::new(category, error.code, error.message) }
+        Self {
+            hint: error.hint.map(shown),
+            ..Self::new(category, error.code, error.message)
+        }
     }
 }
 

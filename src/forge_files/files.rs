@@ -1,9 +1,9 @@
 //! File store of a project: every file of `.forge/` is read and written here.
 //!
-//! Readers see whole files. A writer holds the lock of the work tree, reads the file again, writes the
-//! new version beside the old one and renames it. A damaged file is never overwritten: it is copied
-//! aside, and every change is refused until it is repaired. No text that looks like a credential is
-//! written.
+//! Readers see whole files. A writer holds the lock of the work tree, reads the file again, writes
+//! the new version beside the old one and renames it. A damaged file is never overwritten: it is
+//! copied aside, and every change is refused until it is repaired. No text that looks like a
+//! credential is written.
 
 mod atomic;
 mod document;
@@ -65,7 +65,9 @@ pub fn etag(bytes: &[u8]) -> String {
 /// # Errors
 /// As [`Files::read`].
 pub fn read_below(folder: &Path, path: &str, max: u64) -> Result<Option<Vec<u8>>> {
-    Files::new(folder, Writer::default(), max, None).reading().read(path)
+    Files::new(folder, Writer::default(), max, None)
+        .reading()
+        .read(path)
 }
 
 /// Writer of files: its identity, and the clock for the times in them.
@@ -79,13 +81,18 @@ pub struct Writer {
 
 impl fmt::Debug for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").field("agent", &self.agent).finish_non_exhaustive()
+        f.debug_struct("Writer")
+            .field("agent", &self.agent)
+            .finish_non_exhaustive()
     }
 }
 
 impl Default for Writer {
     fn default() -> Self {
-        Self { clock: Arc::new(SystemClock::default()), agent: "Forge".to_owned() }
+        Self {
+            clock: Arc::new(SystemClock::default()),
+            agent: "Forge".to_owned(),
+        }
     }
 }
 
@@ -104,7 +111,10 @@ pub struct Files {
 
 impl fmt::Debug for Files {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Files").field("shared", &self.shared).field("allowed", &self.allowed).finish_non_exhaustive()
+        f.debug_struct("Files")
+            .field("shared", &self.shared)
+            .field("allowed", &self.allowed)
+            .finish_non_exhaustive()
     }
 }
 
@@ -121,14 +131,27 @@ struct Shared {
 impl Files {
     /// Makes the files below a root.
     ///
-    /// `common` is the folder that all work trees of the repository share. Without one, the common lock is the local
-    /// one.
+    /// `common` is the folder that all work trees of the repository share. Without one, the common
+    /// lock is the local one.
     pub fn new(root: &Path, writer: Writer, max: u64, common: Option<&Path>) -> Self {
         let local = Lock::new(root, LOCK);
         let common = common.map_or_else(|| local.clone(), |folder| Lock::new(folder, COMMON_LOCK));
         let rollback = Lock::new(root, ROLLBACK_LOCK);
-        let shared = Shared { root: root.to_owned(), writer, max, local, common, rollback };
-        Self { shared: Arc::new(shared), tracks: None, makes_documents: false, allowed: Vec::new(), reading: false }
+        let shared = Shared {
+            root: root.to_owned(),
+            writer,
+            max,
+            local,
+            common,
+            rollback,
+        };
+        Self {
+            shared: Arc::new(shared),
+            tracks: None,
+            makes_documents: false,
+            allowed: Vec::new(),
+            reading: false,
+        }
     }
 
     /// Returns the root: no path leads out of it.
@@ -137,19 +160,27 @@ impl Files {
         &self.shared.root
     }
 
-    /// Returns these files with a way to ask whether version control tracks a path: see [`Self::is_lost`].
+    /// Returns these files with a way to ask whether version control tracks a path: see
+    /// [`Self::is_lost`].
     pub fn tracked_by(self, tracks: impl Fn(&str) -> Result<bool> + Send + Sync + 'static) -> Self {
-        Self { tracks: Some(Arc::new(tracks)), ..self }
+        Self {
+            tracks: Some(Arc::new(tracks)),
+            ..self
+        }
     }
 
     fn now(&self) -> Time {
         self.shared.writer.clock.now().into()
     }
 
-    /// Returns these files for reading only: nothing is written at all, not even a copy of a damaged file.
+    /// Returns these files for reading only: nothing is written at all, not even a copy of a
+    /// damaged file.
     #[must_use]
     pub fn reading(&self) -> Self {
-        Self { reading: true, ..self.clone() }
+        Self {
+            reading: true,
+            ..self.clone()
+        }
     }
 
     /// Returns these files with a rule of the leak scan disabled. Findings of that rule are logged.
@@ -217,9 +248,16 @@ impl Files {
         if let Some(entries) = entries::of::<D>(path) {
             return self.load_entries(&entries);
         }
-        let Some(bytes) = self.read(path)? else { return Ok(None) };
-        let (value, read_only) = decode::<D>(&bytes).map_err(|why| self.unreadable(path, &bytes, why))?;
-        Ok(Some(Loaded { value, etag: etag(&bytes), read_only }))
+        let Some(bytes) = self.read(path)? else {
+            return Ok(None);
+        };
+        let (value, read_only) =
+            decode::<D>(&bytes).map_err(|why| self.unreadable(path, &bytes, why))?;
+        Ok(Some(Loaded {
+            value,
+            etag: etag(&bytes),
+            read_only,
+        }))
     }
 
     /// Returns the error of a file that cannot be read, after it was copied aside.
@@ -227,9 +265,17 @@ impl Files {
         match why {
             Unreadable::Newer(version) => newer(path, &version),
             Unreadable::Damaged(damage) => {
-                let copy = if self.reading { Ok(None) } else { self.quarantine(path, bytes) };
+                let copy = if self.reading {
+                    Ok(None)
+                } else {
+                    self.quarantine(path, bytes)
+                };
                 let message = format!("{path}:{}:{}: {}", damage.line, damage.column, damage.what);
-                let copy = copy.ok().flatten().map(|copy| format!("; a copy is kept at {copy}")).unwrap_or_default();
+                let copy = copy
+                    .ok()
+                    .flatten()
+                    .map(|copy| format!("; a copy is kept at {copy}"))
+                    .unwrap_or_default();
                 Error::new(Category::Corrupt, "E_CORRUPT", message)
                     .hint(format!("nothing was written over it, and nothing will be until it is repaired{copy}"))
                     .next(format!("helmdeck forge repair {path}"))
@@ -242,9 +288,14 @@ impl Files {
     /// It is written only if something changed.
     ///
     /// # Errors
-    /// The errors of `change`; `Stale` with the current value if its etag is no longer `if_match`; `Corrupt`; `Secret`;
-    /// `Locked`; `Usage` (`E_INVALID`) if the new value breaks a rule of the document. A lost document is `Corrupt`.
-    pub fn edit<D: Document, T>(&self, if_match: Option<&str>, change: impl FnOnce(&mut D) -> Result<T>) -> Result<T> {
+    /// The errors of `change`; `Stale` with the current value if its etag is no longer `if_match`;
+    /// `Corrupt`; `Secret`; `Locked`; `Usage` (`E_INVALID`) if the new value breaks a rule of the
+    /// document. A lost document is `Corrupt`.
+    pub fn edit<D: Document, T>(
+        &self,
+        if_match: Option<&str>,
+        change: impl FnOnce(&mut D) -> Result<T>,
+    ) -> Result<T> {
         self.edit_at(D::PATH, if_match, change)
     }
 
@@ -268,7 +319,8 @@ impl Files {
         let bytes = self.read(path)?;
         let mut value = match &bytes {
             Some(bytes) => {
-                let (value, read_only) = decode::<D>(bytes).map_err(|why| self.unreadable(path, bytes, why))?;
+                let (value, read_only) =
+                    decode::<D>(bytes).map_err(|why| self.unreadable(path, bytes, why))?;
                 if read_only {
                     return Err(newer(path, "with a newer major version"));
                 }
@@ -277,11 +329,22 @@ impl Files {
             None if was_there || self.has_good(path)? => return Err(lost::error(path)),
             None => D::skeleton(),
         };
-        self.check_match(path, if_match, bytes.as_deref().map(etag), || bytes.clone().unwrap_or_default())?;
-        let invalid =
-            |what: String| Error::new(Category::Usage, "E_INVALID", format!("{path} would be invalid: {what}"));
+        self.check_match(path, if_match, bytes.as_deref().map(etag), || {
+            bytes.clone().unwrap_or_default()
+        })?;
+        let invalid = |what: String| {
+            Error::new(
+                Category::Usage,
+                "E_INVALID",
+                format!("{path} would be invalid: {what}"),
+            )
+        };
         let print = |value: &D| value.print().map_err(|error| invalid(error.to_string()));
-        let before = if bytes.is_some() { Some(print(&value)?) } else { None };
+        let before = if bytes.is_some() {
+            Some(print(&value)?)
+        } else {
+            None
+        };
         let answer = change(&mut value)?;
         let after = print(&value)?;
         if before.as_ref() == Some(&after) {
@@ -316,13 +379,22 @@ impl Files {
         found: Option<String>,
         bytes: impl FnOnce() -> Vec<u8>,
     ) -> Result<()> {
-        let Some(wanted) = if_match else { return Ok(()) };
+        let Some(wanted) = if_match else {
+            return Ok(());
+        };
         if found.as_deref() == Some(wanted) {
             return Ok(());
         }
-        let is = found.as_deref().map_or_else(|| "it is absent".into(), |etag| format!("its etag is {etag}"));
-        let mut error = Error::new(Category::Stale, "E_STALE", format!("{path} is not {wanted} any more: {is}"))
-            .hint("read it again, and decide anew");
+        let is = found.as_deref().map_or_else(
+            || "it is absent".into(),
+            |etag| format!("its etag is {etag}"),
+        );
+        let mut error = Error::new(
+            Category::Stale,
+            "E_STALE",
+            format!("{path} is not {wanted} any more: {is}"),
+        )
+        .hint("read it again, and decide anew");
         error.current = found.map(|etag| {
             let text = String::from_utf8_lossy(&bytes()).into_owned();
             Box::new(Current { etag, text })
@@ -333,32 +405,47 @@ impl Files {
     /// Reads a whole file. `None` if it is absent.
     ///
     /// # Errors
-    /// `Corrupt` (`E_TOO_LARGE`) if it is larger than `[files] max_bytes`: then nothing of it is read.
-    /// `Refused` for a path that leaves the root, `Failed` if it is not a regular file or cannot be read.
+    /// `Corrupt` (`E_TOO_LARGE`) if it is larger than `[files] max_bytes`: then nothing of it is
+    /// read. `Refused` for a path that leaves the root, `Failed` if it is not a regular file or
+    /// cannot be read.
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
         let io = |error: std::io::Error| Error::io("cannot read", &self.root().join(path), &error);
-        let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(None) };
+        let Some(place) = path::resolve(self.root(), path, false)? else {
+            return Ok(None);
+        };
         let no_file = || io(std::io::Error::other("it is no file"));
-        // To open a pipe wakes the process at its other end, and some devices act on it: so the type is checked first.
-        let about = rustix::fs::statat(&place.folder, place.name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
-        if about.is_ok_and(|about| FileType::from_raw_mode(about.st_mode) != FileType::RegularFile) {
+        // To open a pipe wakes the process at its other end, and some devices act on it: so the
+        // type is checked first.
+        let about = rustix::fs::statat(
+            &place.folder,
+            place.name.as_str(),
+            AtFlags::SYMLINK_NOFOLLOW,
+        );
+        if about.is_ok_and(|about| FileType::from_raw_mode(about.st_mode) != FileType::RegularFile)
+        {
             return Err(no_file());
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file: File = match rustix::fs::openat(&place.folder, place.name.as_str(), flags, Mode::empty()) {
-            Ok(file) => file.into(),
-            Err(Errno::NOENT) => return Ok(None),
-            Err(error) => return Err(io(error.into())),
-        };
-        let about = Some(file.metadata().map_err(io)?).filter(|about| about.is_file()).ok_or_else(no_file)?;
+        let file: File =
+            match rustix::fs::openat(&place.folder, place.name.as_str(), flags, Mode::empty()) {
+                Ok(file) => file.into(),
+                Err(Errno::NOENT) => return Ok(None),
+                Err(error) => return Err(io(error.into())),
+            };
+        let about = Some(file.metadata().map_err(io)?)
+            .filter(|about| about.is_file())
+            .ok_or_else(no_file)?;
         self.check_size(path, about.len())?;
         let mut bytes = Vec::new();
-        file.take(self.shared.max + 1).read_to_end(&mut bytes).map_err(io)?;
+        file.take(self.shared.max + 1)
+            .read_to_end(&mut bytes)
+            .map_err(io)?;
         self.check_size(path, bytes.len() as u64)?;
         Ok(Some(bytes))
     }
 
-    /// Writes a whole file, creating the folders on its way. The permissions of the old one are kept.
+    /// Writes a whole file, creating the folders on its way. The permissions of the old one are
+    /// kept.
     ///
     /// # Errors
     /// `Secret`, `Locked`, `Refused` for a path that leaves the root, `Failed`.
@@ -386,36 +473,42 @@ impl Files {
         self.check_secrets(path, bytes)?;
         let _guard = self.lock()?;
         let place = self.place(path)?;
-        atomic::create(&place, bytes, mode).map_err(|error| Error::io("cannot write", &self.root().join(path), &error))
+        atomic::create(&place, bytes, mode)
+            .map_err(|error| Error::io("cannot write", &self.root().join(path), &error))
     }
 
     /// Writes without a scan, under the lock the caller holds.
     pub fn put(&self, path: &str, bytes: &[u8], mode: Option<u32>) -> Result<()> {
         self.check_writing(path)?;
         let place = self.place(path)?;
-        atomic::write(&place, bytes, mode).map_err(|error| Error::io("cannot write", &self.root().join(path), &error))
+        atomic::write(&place, bytes, mode)
+            .map_err(|error| Error::io("cannot write", &self.root().join(path), &error))
     }
 
     fn place(&self, path: &str) -> Result<path::FileLocation> {
-        path::resolve(self.root(), path, true)?.ok_or_else(|| Error::not_found(format!("no folder for {path}")))
+        path::resolve(self.root(), path, true)?
+            .ok_or_else(|| Error::not_found(format!("no folder for {path}")))
     }
 
     /// Appends a line to a file, with one write.
     ///
-    /// A torn last line stays, and the new line begins after a line break. If the disk takes only a part of the line,
-    /// none of it stays.
+    /// A torn last line stays, and the new line begins after a line break. If the disk takes only a
+    /// part of the line, none of it stays.
     ///
     /// # Errors
     /// As [`Self::write`]; `Usage` for more than one line, or more than 1 MiB.
     pub fn append(&self, path: &str, line: &str) -> Result<()> {
         self.check_writing(path)?;
         if line.contains(['\n', '\r']) || line.len() > MAX_LINE {
-            return Err(Error::usage(format!("only one line of at most 1 MiB is added to {path} at a time")));
+            return Err(Error::usage(format!(
+                "only one line of at most 1 MiB is added to {path} at a time"
+            )));
         }
         self.check_secrets(path, line.as_bytes())?;
         let _guard = self.lock()?;
         let place = self.place(path)?;
-        atomic::append(&place, line).map_err(|error| Error::io("cannot write", &self.root().join(path), &error))
+        atomic::append(&place, line)
+            .map_err(|error| Error::io("cannot write", &self.root().join(path), &error))
     }
 
     /// Removes a file. Returns whether it existed.
@@ -425,8 +518,11 @@ impl Files {
     pub fn remove(&self, path: &str) -> Result<bool> {
         self.check_writing(path)?;
         let _guard = self.lock()?;
-        let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(false) };
-        let io = |error: std::io::Error| Error::io("cannot remove", &self.root().join(path), &error);
+        let Some(place) = path::resolve(self.root(), path, false)? else {
+            return Ok(false);
+        };
+        let io =
+            |error: std::io::Error| Error::io("cannot remove", &self.root().join(path), &error);
         atomic::remove(&place).map_err(io)
     }
 
@@ -435,7 +531,8 @@ impl Files {
     /// It has both names until one of them is rewritten or removed.
     ///
     /// # Errors
-    /// `NotFound` if it is absent; `Locked`, `Refused`; `Failed` too if the file system has no hard links.
+    /// `NotFound` if it is absent; `Locked`, `Refused`; `Failed` too if the file system has no hard
+    /// links.
     pub fn link(&self, from: &str, to: &str) -> Result<()> {
         self.check_writing(from)?;
         let _guard = self.lock()?;
@@ -470,7 +567,11 @@ impl Files {
     fn check_writing(&self, path: &str) -> Result<()> {
         check_path(path)?;
         if self.reading {
-            return Err(Error::new(Category::Refused, "E_READ_ONLY", format!("{path} was opened for reading only")));
+            return Err(Error::new(
+                Category::Refused,
+                "E_READ_ONLY",
+                format!("{path} was opened for reading only"),
+            ));
         }
         Ok(())
     }
@@ -479,7 +580,10 @@ impl Files {
         if bytes <= self.shared.max {
             return Ok(());
         }
-        let message = format!("{path} has {bytes} bytes, and at most {} are read or written", self.shared.max);
+        let message = format!(
+            "{path} has {bytes} bytes, and at most {} are read or written",
+            self.shared.max
+        );
         Err(Error::new(Category::Corrupt, "E_TOO_LARGE", message).hint(
             "nothing was read or written; if it must be so large, raise max_bytes under [files] in .forge/config.toml",
         ))
@@ -488,8 +592,11 @@ impl Files {
 
 /// Returns the error of a file that a newer program wrote.
 pub fn newer(path: &str, version: &str) -> Error {
-    let message = format!("{path} was written by a newer program ({version}): it is read only here (schema_newer)");
-    Error::new(Category::Refused, "E_SCHEMA_NEWER", message).hint("use a newer helmdeck to change it")
+    let message = format!(
+        "{path} was written by a newer program ({version}): it is read only here (schema_newer)"
+    );
+    Error::new(Category::Refused, "E_SCHEMA_NEWER", message)
+        .hint("use a newer helmdeck to change it")
 }
 
 #[cfg(test)]

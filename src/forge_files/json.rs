@@ -48,8 +48,8 @@ impl Members {
 
 /// Formats a value in the format of every JSON file of a project.
 ///
-/// Two spaces for each level, one member on each line, lists of plain values on one line if they fit, and a line feed
-/// at the end.
+/// Two spaces for each level, one member on each line, lists of plain values on one line if they
+/// fit, and a line feed at the end.
 ///
 /// # Errors
 /// The errors of the value's `Serialize`.
@@ -58,7 +58,8 @@ pub fn print<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, serde_json::Er
     Ok(text_of(&tree, false))
 }
 
-/// Formats a value like [`print()`], with every item on a line and an empty line between neighbours.
+/// Formats a value like [`print()`], with every item on a line and an empty line between
+/// neighbours.
 ///
 /// Git merges changes of two members as text, because an unchanged line stands between them.
 #[must_use]
@@ -117,7 +118,13 @@ fn write(text: &mut String, value: &Json, level: usize, used: usize, apart: bool
                 indent(text, level + 1);
                 let name = format!("{}: ", compact(&Json::String(name.clone())));
                 text.push_str(&name);
-                write(text, value, level + 1, 2 * (level + 1) + name.chars().count(), apart);
+                write(
+                    text,
+                    value,
+                    level + 1,
+                    2 * (level + 1) + name.chars().count(),
+                    apart,
+                );
             }
             indent(text, level);
             text.push('}');
@@ -139,7 +146,9 @@ impl Numbers {
         let mut odd = HashSet::new();
         for range in numbers(text) {
             let raw = &text[range];
-            let Ok(number) = serde_json::from_str::<serde_json::Number>(raw) else { continue };
+            let Ok(number) = serde_json::from_str::<serde_json::Number>(raw) else {
+                continue;
+            };
             let ours = number.to_string();
             if ours != raw {
                 odd.insert(ours.clone());
@@ -150,8 +159,8 @@ impl Numbers {
         Self(all)
     }
 
-    /// Puts them back into a text that we wrote: each number that is still there, in the order of those
-    /// that we write alike.
+    /// Puts them back into a text that we wrote: each number that is still there, in the order of
+    /// those that we write alike.
     pub(crate) fn put_back(mut self, bytes: Vec<u8>) -> Vec<u8> {
         let text = match String::from_utf8(bytes) {
             Ok(text) if !self.0.is_empty() => text,
@@ -188,7 +197,9 @@ fn numbers(text: &str) -> Vec<Range<usize>> {
             }
             b'-' | b'0'..=b'9' => {
                 let begin = at;
-                while at < bytes.len() && matches!(bytes[at], b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9') {
+                while at < bytes.len()
+                    && matches!(bytes[at], b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9')
+                {
                     at += 1;
                 }
                 all.push(begin..at);
@@ -235,7 +246,9 @@ impl<'de> Visitor<'de> for Any {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Json, E> {
-        serde_json::Number::from_f64(value).map(Json::Number).ok_or_else(|| E::custom("no JSON number"))
+        serde_json::Number::from_f64(value)
+            .map(Json::Number)
+            .ok_or_else(|| E::custom("no JSON number"))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Json, E> {
@@ -313,8 +326,15 @@ mod tests {
     fn unknown_members_are_kept_in_their_order() {
         let text = r#"{"z":1,"a":2,"y":{"d":1,"c":[null,1.5,"t"]},"b":-3}"#;
         let known: Known = serde_json::from_str(text).unwrap();
-        assert_eq!(serde_json::to_string(&known).unwrap(), r#"{"a":2,"z":1,"y":{"d":1,"c":[null,1.5,"t"]},"b":-3}"#);
-        for twice in [r#"{"a":1,"b":1,"b":2}"#, r#"{"a":1,"a":2}"#, r#"{"a":1,"b":{"c":1,"c":1}}"#] {
+        assert_eq!(
+            serde_json::to_string(&known).unwrap(),
+            r#"{"a":2,"z":1,"y":{"d":1,"c":[null,1.5,"t"]},"b":-3}"#
+        );
+        for twice in [
+            r#"{"a":1,"b":1,"b":2}"#,
+            r#"{"a":1,"a":2}"#,
+            r#"{"a":1,"b":{"c":1,"c":1}}"#,
+        ] {
             assert!(serde_json::from_str::<Known>(twice).is_err(), "{twice}");
         }
         assert!(Members::deserialize(serde_json::json!([])).is_err());
@@ -331,7 +351,8 @@ mod tests {
 
     #[test]
     fn an_empty_line_separates_neighbours() {
-        let tree: Json = serde_json::from_str(r#"{"a": [1, 2], "b": {"c": null, "d": []}}"#).unwrap();
+        let tree: Json =
+            serde_json::from_str(r#"{"a": [1, 2], "b": {"c": null, "d": []}}"#).unwrap();
         let text = "{\n  \"a\": [\n    1,\n\n    2\n  ],\n\n  \"b\": {\n    \"c\": null,\n\n    \"d\": []\n  }\n}\n";
         assert_eq!(String::from_utf8(print_apart(&tree)).unwrap(), text);
         assert_eq!(serde_json::from_str::<Json>(text).unwrap(), tree);
@@ -340,11 +361,24 @@ mod tests {
     #[test]
     fn numbers_are_put_back_as_they_were_written() {
         let text = r#"{"a":123456789012345678901234567890,"b":[1.10,1.1,-0.5e2,7],"c":"1.10 \" 1e3","d":3.14159265358979323846264338327950288}"#;
-        let again = |text: &str| serde_json::to_vec(&serde_json::from_str::<Json>(text).unwrap()).unwrap();
-        assert_ne!(again(text), text.as_bytes(), "they are written in another way");
-        assert_eq!(String::from_utf8(Numbers::of(text).put_back(again(text))).unwrap(), text);
-        let changed = text.replace("\"a\":123456789012345678901234567890,", "").replace(",7]", ",8,1.1]");
-        assert_eq!(String::from_utf8(Numbers::of(text).put_back(again(&changed))).unwrap(), changed);
+        let again =
+            |text: &str| serde_json::to_vec(&serde_json::from_str::<Json>(text).unwrap()).unwrap();
+        assert_ne!(
+            again(text),
+            text.as_bytes(),
+            "they are written in another way"
+        );
+        assert_eq!(
+            String::from_utf8(Numbers::of(text).put_back(again(text))).unwrap(),
+            text
+        );
+        let changed = text
+            .replace("\"a\":123456789012345678901234567890,", "")
+            .replace(",7]", ",8,1.1]");
+        assert_eq!(
+            String::from_utf8(Numbers::of(text).put_back(again(&changed))).unwrap(),
+            changed
+        );
         let plain = r#"{"a":1,"b":-2.5,"c":"\\"}"#;
         assert!(Numbers::of(plain).0.is_empty());
         assert_eq!(Numbers::of(plain).put_back(again(plain)), plain.as_bytes());

@@ -88,11 +88,15 @@ pub const ENDED: &str = ".forge/.local/ended.json";
 /// Returns the path of a session's folder, by the folder's name.
 ///
 /// # Errors
-/// `Usage` if that is no plain name: at most 64 letters, digits, `.`, `_` and `-`, the first a letter or digit.
+/// `Usage` if that is no plain name: at most 64 letters, digits, `.`, `_` and `-`, the first a
+/// letter or digit.
 pub fn session_folder(session: &str) -> Result<String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     let fits = session.len() <= 64
-        && session.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
+        && session
+            .bytes()
+            .next()
+            .is_some_and(|byte| byte.is_ascii_alphanumeric())
         && session.bytes().all(plain);
     if fits {
         Ok(format!("{SESSIONS}/{session}"))

@@ -24,9 +24,13 @@ impl Time {
     pub fn parse(text: &str) -> Result<Self, String> {
         // jiff reads more than RFC 3339.
         let bytes = text.as_bytes();
-        let shape = bytes.len() >= 20 && matches!(bytes[10], b'T' | b't') && bytes[4] == b'-' && bytes[13] == b':';
+        let shape = bytes.len() >= 20
+            && matches!(bytes[10], b'T' | b't')
+            && bytes[4] == b'-'
+            && bytes[13] == b':';
         let time: Option<jiff::Timestamp> = if shape { text.parse().ok() } else { None };
-        time.map(Self).ok_or_else(|| format!("{text:?} is no RFC 3339 time"))
+        time.map(Self)
+            .ok_or_else(|| format!("{text:?} is no RFC 3339 time"))
     }
 
     /// Returns the time as whole seconds.
@@ -38,7 +42,11 @@ impl Time {
 
 impl From<Timestamp> for Time {
     fn from(time: Timestamp) -> Self {
-        let nearest = if time.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
+        let nearest = if time.0 < 0 {
+            jiff::Timestamp::MIN
+        } else {
+            jiff::Timestamp::MAX
+        };
         Self(jiff::Timestamp::from_microsecond(time.0).unwrap_or(nearest))
     }
 }
@@ -89,8 +97,14 @@ mod tests {
         ] {
             assert_eq!(Time::parse(text).unwrap().to_string(), written);
         }
-        for no in ["", "2025-12-24", "2025-12-24 10:30:00Z", "2025-12-24T10:30:00", "yesterday", "2025-13-24T10:30:00Z"]
-        {
+        for no in [
+            "",
+            "2025-12-24",
+            "2025-12-24 10:30:00Z",
+            "2025-12-24T10:30:00",
+            "yesterday",
+            "2025-13-24T10:30:00Z",
+        ] {
             assert!(Time::parse(no).is_err(), "{no}");
         }
     }

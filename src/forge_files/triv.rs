@@ -1,15 +1,15 @@
 //! Three-part names, "triv/1": content, context and id.
 //!
-//! `M(d, s)` is `MurmurHash3_x64_128` of the bytes `d` with the seed `s`, read as the 128 bit number
-//! `h2 << 64 | h1`. `B36(n, w)` is `n` in base 36 (`0-9a-z`), the most significant digit first, padded
-//! with `0` to `w` digits.
+//! `M(d, s)` is `MurmurHash3_x64_128` of the bytes `d` with the seed `s`, read as the 128 bit
+//! number `h2 << 64 | h1`. `B36(n, w)` is `n` in base 36 (`0-9a-z`), the most significant digit
+//! first, padded with `0` to `w` digits.
 //!
 //! - SCH = `B36(M(bytes, 0xC7A5_0000), 25)`: what it is.
 //! - CUID = `B36(low 64 bits of M(context, 0xC7A5_0001), 13)`: where it was made.
 //! - UUID = a `UUIDv7`: which one it is.
 //!
-//! The hash detects copies and accidental damage. It is not collision-resistant against an attacker: no decision
-//! about trust may depend on it.
+//! The hash detects copies and accidental damage. It is not collision-resistant against an
+//! attacker: no decision about trust may depend on it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -30,7 +30,8 @@ pub const CUID_LEN: usize = 13;
 const SHORT_LEN: usize = 12;
 /// The fewest characters of an SCH in a file name.
 const SHORTEST: usize = 6;
-/// The longest slug that is written, in bytes; with the rest it is less than any file system's limit.
+/// The longest slug that is written, in bytes; with the rest it is less than any file system's
+/// limit.
 const SLUG_MAX: usize = 120;
 
 /// Returns the SCH of bytes exactly as they are stored: 25 characters. Also the etag of a file.
@@ -61,13 +62,28 @@ pub struct Context<'a> {
 /// # Errors
 /// `Usage` if a part contains a line feed, because two contexts would then be written alike.
 pub fn cuid(context: &Context<'_>) -> Result<String> {
-    let Context { kind, session, agent, key, head, name } = *context;
+    let Context {
+        kind,
+        session,
+        agent,
+        key,
+        head,
+        name,
+    } = *context;
     let (key, head) = (key.unwrap_or("-"), head.unwrap_or("-"));
-    if [kind, session, agent, key, head, name].iter().any(|part| part.contains('\n')) {
-        return Err(Error::usage("no part of an artifact's context may hold a line feed"));
+    if [kind, session, agent, key, head, name]
+        .iter()
+        .any(|part| part.contains('\n'))
+    {
+        return Err(Error::usage(
+            "no part of an artifact's context may hold a line feed",
+        ));
     }
     let text = format!("helmdeck-triv/1\n{kind}\n{session}\n{agent}\n{key}\n{head}\n{name}");
-    Ok(base36(murmur(text.as_bytes(), CUID_SEED) & u128::from(u64::MAX), CUID_LEN))
+    Ok(base36(
+        murmur(text.as_bytes(), CUID_SEED) & u128::from(u64::MAX),
+        CUID_LEN,
+    ))
 }
 
 fn murmur(mut bytes: &[u8], seed: u32) -> u128 {
@@ -78,14 +94,16 @@ fn murmur(mut bytes: &[u8], seed: u32) -> u128 {
 fn base36(mut number: u128, width: usize) -> String {
     let mut digits = vec![b'0'; width];
     for digit in digits.iter_mut().rev() {
-        *digit = b"0123456789abcdefghijklmnopqrstuvwxyz"[usize::try_from(number % 36).unwrap_or_default()];
+        *digit = b"0123456789abcdefghijklmnopqrstuvwxyz"
+            [usize::try_from(number % 36).unwrap_or_default()];
         number /= 36;
     }
     digits.into_iter().map(char::from).collect()
 }
 
 fn is_base36(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
 }
 
 /// A whole name: `triv:<SCH>_<CUID>_<UUID>`, 81 characters.
@@ -105,7 +123,11 @@ impl Triv {
         if !is_v7(&uuid) {
             return Err(Error::usage(format!("{uuid} is no UUIDv7")));
         }
-        Ok(Self { sch: sch(bytes), cuid: cuid(context)?, uuid })
+        Ok(Self {
+            sch: sch(bytes),
+            cuid: cuid(context)?,
+            uuid,
+        })
     }
 
     /// Reads a whole name.
@@ -116,12 +138,19 @@ impl Triv {
         let name = || {
             let (sch, rest) = text.strip_prefix("triv:")?.split_once('_')?;
             let (cuid, id) = rest.split_once('_')?;
-            let whole = sch.len() == SCH_LEN && cuid.len() == CUID_LEN && is_base36(sch) && is_base36(cuid);
+            let whole =
+                sch.len() == SCH_LEN && cuid.len() == CUID_LEN && is_base36(sch) && is_base36(cuid);
             let uuid = Uuid::try_parse(id).ok().filter(is_v7)?;
             // Upper case, braces and the form without hyphens are not accepted.
-            (whole && uuid.hyphenated().to_string() == id).then(|| Self { sch: sch.into(), cuid: cuid.into(), uuid })
+            (whole && uuid.hyphenated().to_string() == id).then(|| Self {
+                sch: sch.into(),
+                cuid: cuid.into(),
+                uuid,
+            })
         };
-        name().ok_or_else(|| format!("{text:?} is no whole name: triv:<25 characters>_<13 characters>_<UUIDv7>"))
+        name().ok_or_else(|| {
+            format!("{text:?} is no whole name: triv:<25 characters>_<13 characters>_<UUIDv7>")
+        })
     }
 
     /// What it is: 25 characters.
@@ -149,7 +178,13 @@ fn is_v7(uuid: &Uuid) -> bool {
 
 impl fmt::Display for Triv {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "triv:{}_{}_{}", self.sch, self.cuid, self.uuid.hyphenated())
+        write!(
+            f,
+            "triv:{}_{}_{}",
+            self.sch,
+            self.cuid,
+            self.uuid.hyphenated()
+        )
     }
 }
 
@@ -165,7 +200,9 @@ impl Reference {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let parts = text.strip_prefix("triv:").map(|names| names.splitn(3, '_').collect::<Vec<_>>());
+        let parts = text
+            .strip_prefix("triv:")
+            .map(|names| names.splitn(3, '_').collect::<Vec<_>>());
         let part = |text: &str, most: usize| (3..=most).contains(&text.len()) && is_base36(text);
         match parts.as_deref() {
             Some([sch, cuid, uuid])
@@ -176,7 +213,9 @@ impl Reference {
             {
                 Ok(Self(text.to_owned()))
             }
-            _ => Err(format!("{text:?} is no reference: triv:<3 to 25>_<3 to 13>_<3 to 36 characters>")),
+            _ => Err(format!(
+                "{text:?} is no reference: triv:<3 to 25>_<3 to 13>_<3 to 36 characters>"
+            )),
         }
     }
 
@@ -197,7 +236,11 @@ impl Reference {
     /// Says whether it matches the content of a name, wherever that was made.
     #[must_use]
     pub fn matches_content(&self, name: &Triv) -> bool {
-        self.0.trim_start_matches("triv:").split('_').next().is_some_and(|part| name.sch.starts_with(part))
+        self.0
+            .trim_start_matches("triv:")
+            .split('_')
+            .next()
+            .is_some_and(|part| name.sch.starts_with(part))
     }
 }
 
@@ -225,8 +268,14 @@ impl FileName {
     ///
     /// `taken` says whether the file of another SCH has that short form: then it is made longer.
     pub fn new(sch: &str, name: &str, taken: impl Fn(&str) -> bool) -> Self {
-        let short = (SHORT_LEN..=SCH_LEN).filter_map(|len| sch.get(..len)).find(|short| !taken(short)).unwrap_or(sch);
-        Self { short: short.to_owned(), slug: slug(name) }
+        let short = (SHORT_LEN..=SCH_LEN)
+            .filter_map(|len| sch.get(..len))
+            .find(|short| !taken(short))
+            .unwrap_or(sch);
+        Self {
+            short: short.to_owned(),
+            slug: slug(name),
+        }
     }
 
     /// Reads a file name; 6 to 25 characters of the SCH are fine.
@@ -237,10 +286,17 @@ impl FileName {
         text.strip_prefix("triv_")
             .and_then(|rest| rest.split_once('_'))
             .filter(|(short, slug)| {
-                (SHORTEST..=SCH_LEN).contains(&short.len()) && is_base36(short) && is_slug(slug.as_bytes())
+                (SHORTEST..=SCH_LEN).contains(&short.len())
+                    && is_base36(short)
+                    && is_slug(slug.as_bytes())
             })
-            .map(|(short, slug)| Self { short: short.to_owned(), slug: slug.to_owned() })
-            .ok_or_else(|| format!("{text:?} is no artifact's file name: triv_<6 to 25 characters>_<name>"))
+            .map(|(short, slug)| Self {
+                short: short.to_owned(),
+                slug: slug.to_owned(),
+            })
+            .ok_or_else(|| {
+                format!("{text:?} is no artifact's file name: triv_<6 to 25 characters>_<name>")
+            })
     }
 
     /// The beginning of the SCH.
@@ -272,8 +328,8 @@ fn is_slug(text: &[u8]) -> bool {
 
 /// Converts a name for use in a file name.
 ///
-/// The result is in lower case, with `-` for every byte that is not a letter, a digit, `.`, `_` or `-`. It begins with
-/// a letter or digit, and has at most 120 bytes.
+/// The result is in lower case, with `-` for every byte that is not a letter, a digit, `.`, `_` or
+/// `-`. It begins with a letter or digit, and has at most 120 bytes.
 #[must_use]
 pub fn slug(name: &str) -> String {
     let text: String = name
@@ -292,7 +348,11 @@ pub fn slug(name: &str) -> String {
     if slug.len() <= SLUG_MAX {
         return slug;
     }
-    let ending = slug.rfind('.').map(|at| &slug[at..]).filter(|ending| ending.len() <= 16).unwrap_or_default();
+    let ending = slug
+        .rfind('.')
+        .map(|at| &slug[at..])
+        .filter(|ending| ending.len() <= 16)
+        .unwrap_or_default();
     format!("{}{ending}", &slug[..SLUG_MAX - ending.len()])
 }
 
@@ -328,7 +388,11 @@ as_text!(
     "Triv",
     "^triv:[0-9a-z]{25}_[0-9a-z]{13}_[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
 );
-as_text!(Reference, "Reference", "^triv:[0-9a-z]{3,25}_[0-9a-z]{3,13}_[0-9a-z-]{3,36}$");
+as_text!(
+    Reference,
+    "Reference",
+    "^triv:[0-9a-z]{3,25}_[0-9a-z]{3,13}_[0-9a-z-]{3,36}$"
+);
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,8 @@
 //! YAML as a tree of texts, lists and maps, read with limits.
 //!
-//! The files come from other people's repositories. Size, depth and number of values are bounded, and what could make
-//! a small text large (anchors, aliases) is refused, as are tags, several documents and names that are not texts.
+//! The files come from other people's repositories. Size, depth and number of values are bounded,
+//! and what could make a small text large (anchors, aliases) is refused, as are tags, several
+//! documents and names that are not texts.
 
 use indexmap::IndexMap;
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
@@ -22,7 +23,8 @@ pub enum Yaml {
     Text {
         /// The text.
         text: String,
-        /// Whether it has no quotes and is no block, so that `1` or `true` may be meant as something else.
+        /// Whether it has no quotes and is no block, so that `1` or `true` may be meant as
+        /// something else.
         plain: bool,
     },
     /// A list.
@@ -33,7 +35,10 @@ pub enum Yaml {
 
 impl Yaml {
     const fn nothing() -> Self {
-        Self::Text { text: String::new(), plain: true }
+        Self::Text {
+            text: String::new(),
+            plain: true,
+        }
     }
 }
 
@@ -51,7 +56,11 @@ enum Open {
 pub fn parse(text: &str) -> Result<Yaml, Damage> {
     if text.len() > MAX_BYTES {
         let what = format!("it has {} bytes; at most {MAX_BYTES} are read", text.len());
-        return Err(Damage { line: 1, column: 1, what });
+        return Err(Damage {
+            line: 1,
+            column: 1,
+            what,
+        });
     }
     let mut open: Vec<Open> = Vec::new();
     let mut whole = None;
@@ -59,25 +68,44 @@ pub fn parse(text: &str) -> Result<Yaml, Damage> {
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| {
             let at = error.marker();
-            Damage { line: at.line(), column: at.col() + 1, what: error.info().to_owned() }
+            Damage {
+                line: at.line(),
+                column: at.col() + 1,
+                what: error.info().to_owned(),
+            }
         })?;
         let refuse = |what: &str| Err(damage(&span, what));
         values += usize::from(!matches!(event, Event::SequenceEnd | Event::MappingEnd));
         let value = match event {
-            Event::Alias(_) => return refuse("an alias (*) is not read here: write the value, or put it in quotes"),
-            Event::Scalar(_, _, 1.., _) | Event::SequenceStart(1.., _) | Event::MappingStart(1.., _) => {
+            Event::Alias(_) => {
+                return refuse(
+                    "an alias (*) is not read here: write the value, or put it in quotes",
+                );
+            }
+            Event::Scalar(_, _, 1.., _)
+            | Event::SequenceStart(1.., _)
+            | Event::MappingStart(1.., _) => {
                 return refuse("an anchor (&) is not read here: put the text in quotes");
             }
-            Event::Scalar(_, _, _, Some(_)) | Event::SequenceStart(_, Some(_)) | Event::MappingStart(_, Some(_)) => {
+            Event::Scalar(_, _, _, Some(_))
+            | Event::SequenceStart(_, Some(_))
+            | Event::MappingStart(_, Some(_)) => {
                 return refuse("a tag (!) is not read here: put the text in quotes");
             }
-            Event::DocumentStart(_) if whole.is_some() => return refuse("a second document begins"),
-            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {
+            Event::DocumentStart(_) if whole.is_some() => {
+                return refuse("a second document begins");
+            }
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd => {
                 continue;
             }
-            Event::Scalar(text, style, ..) => {
-                Some(Yaml::Text { text: text.into_owned(), plain: style == ScalarStyle::Plain })
-            }
+            Event::Scalar(text, style, ..) => Some(Yaml::Text {
+                text: text.into_owned(),
+                plain: style == ScalarStyle::Plain,
+            }),
             Event::SequenceStart(..) => {
                 open.push(Open::List(Vec::new()));
                 None
@@ -115,7 +143,11 @@ pub fn parse(text: &str) -> Result<Yaml, Damage> {
 }
 
 fn damage(span: &Span, what: &str) -> Damage {
-    Damage { line: span.start.line(), column: span.start.col() + 1, what: what.to_owned() }
+    Damage {
+        line: span.start.line(),
+        column: span.start.col() + 1,
+        what: what.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -131,9 +163,15 @@ mod tests {
         match value {
             Yaml::Text { text, plain: true } => text.clone(),
             Yaml::Text { text, plain: false } => format!("{text:?}"),
-            Yaml::List(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(",")),
+            Yaml::List(items) => format!(
+                "[{}]",
+                items.iter().map(shown).collect::<Vec<_>>().join(",")
+            ),
             Yaml::Map(members) => {
-                let members: Vec<_> = members.iter().map(|(name, value)| format!("{name}={}", shown(value))).collect();
+                let members: Vec<_> = members
+                    .iter()
+                    .map(|(name, value)| format!("{name}={}", shown(value)))
+                    .collect();
                 format!("{{{}}}", members.join(","))
             }
         }
@@ -144,20 +182,39 @@ mod tests {
         for (text, expected) in [
             ("", ""),
             ("# nothing\n", ""),
-            ("\u{feff}a: 1\nb: two words # not this\n", "{a=1,b=two words}"),
+            (
+                "\u{feff}a: 1\nb: two words # not this\n",
+                "{a=1,b=two words}",
+            ),
             ("---\na:\n  b: true\n  c: ~\n  d:\n", "{a={b=true,c=~,d=}}"),
-            ("a:\n- 1\n- x: 2\n  y: 3\n-\n  z: 4\n", "{a=[1,{x=2,y=3},{z=4}]}"),
+            (
+                "a:\n- 1\n- x: 2\n  y: 3\n-\n  z: 4\n",
+                "{a=[1,{x=2,y=3},{z=4}]}",
+            ),
             ("a: [from: skills]\n", "{a=[{from=skills}]}"),
-            ("a: [x, \"y, z\", 'it''s', {b: 1}]\n", "{a=[x,\"y, z\",\"it's\",{b=1}]}"),
+            (
+                "a: [x, \"y, z\", 'it''s', {b: 1}]\n",
+                "{a=[x,\"y, z\",\"it's\",{b=1}]}",
+            ),
             ("a: [\n  x,\n  y\n]\nb: 1\n", "{a=[x,y],b=1}"),
             ("a: \"RFC-\\\\d{4}\"\n", "{a=\"RFC-\\\\d{4}\"}"),
-            ("a: '[BUG] *'\nb: http://x/y\n", "{a=\"[BUG] *\",b=http://x/y}"),
-            ("a: |\n  one\n    two\n\n  # three\nb: >-\n  x\n  y\n", "{a=\"one\\n  two\\n\\n# three\\n\",b=\"x y\"}"),
+            (
+                "a: '[BUG] *'\nb: http://x/y\n",
+                "{a=\"[BUG] *\",b=http://x/y}",
+            ),
+            (
+                "a: |\n  one\n    two\n\n  # three\nb: >-\n  x\n  y\n",
+                "{a=\"one\\n  two\\n\\n# three\\n\",b=\"x y\"}",
+            ),
             ("'a b': 1\r\n\"c\": -2.5\r\n", "{a b=1,c=-2.5}"),
             ("- a\n- b: c\n- - d\n", "[a,{b=c},[d]]"),
             ("a: one\n  two\n", "{a=one two}"),
         ] {
-            assert_eq!(shown(&parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}"))), expected, "{text}");
+            assert_eq!(
+                shown(&parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}"))),
+                expected,
+                "{text}"
+            );
         }
     }
 
@@ -181,14 +238,20 @@ mod tests {
         ] {
             let damage = parse(text).unwrap_err();
             assert_eq!(damage.line, line, "{text}: {damage:?}");
-            assert!(damage.what.contains(why) || text.contains('*'), "{text}: {damage:?}");
+            assert!(
+                damage.what.contains(why) || text.contains('*'),
+                "{text}: {damage:?}"
+            );
         }
     }
 
     /// Texts whose cost could grow faster than their length, filled up to a number of bytes.
     fn growing(bytes: usize) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();
-        let heads = ["", "a: [x\n", "a: {x\n", "a: \"x\n", "a: 'x\n", "a: |\n", "a: >\n", "- &a x\n", "a: x\n", "? "];
+        let heads = [
+            "", "a: [x\n", "a: {x\n", "a: \"x\n", "a: 'x\n", "a: |\n", "a: >\n", "- &a x\n",
+            "a: x\n", "? ",
+        ];
         let units = [
             "x\n",
             "x,\n",
@@ -230,7 +293,11 @@ mod tests {
             "\u{2028}",
         ];
         for head in heads {
-            all.extend(units.iter().map(|unit| format!("{head}{}", unit.repeat((bytes - head.len()) / unit.len()))));
+            all.extend(
+                units.iter().map(|unit| {
+                    format!("{head}{}", unit.repeat((bytes - head.len()) / unit.len()))
+                }),
+            );
         }
         let mut deep = String::new();
         for level in 0.. {
@@ -241,7 +308,9 @@ mod tests {
         }
         all.push(deep);
         // Each line doubles the one above.
-        let bomb: String = (1..200).map(|at| format!("a{at}: &a{at} [*a{}, *a{}]\n", at - 1, at - 1)).collect();
+        let bomb: String = (1..200)
+            .map(|at| format!("a{at}: &a{at} [*a{}, *a{}]\n", at - 1, at - 1))
+            .collect();
         all.push(format!("a0: &a0 [x]\n{bomb}"));
         all
     }
@@ -263,7 +332,12 @@ mod tests {
         let deep = format!("{}{}", "[".repeat(MAX_DEPTH + 1), "]".repeat(MAX_DEPTH + 1));
         assert!(parse(&deep).unwrap_err().what.contains("nested"));
         assert!(parse(&deep[1..=2 * MAX_DEPTH]).is_ok());
-        assert!(parse(&"- a\n".repeat(MAX_VALUES)).unwrap_err().what.contains("values"));
+        assert!(
+            parse(&"- a\n".repeat(MAX_VALUES))
+                .unwrap_err()
+                .what
+                .contains("values")
+        );
     }
 
     proptest! {

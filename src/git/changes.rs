@@ -37,7 +37,11 @@ impl Change {
     /// Returns how many lines it counts for: those added and deleted, or [`BINARY_LINES`].
     #[must_use]
     pub fn lines(&self) -> u64 {
-        if self.binary { BINARY_LINES } else { self.added.saturating_add(self.deleted) }
+        if self.binary {
+            BINARY_LINES
+        } else {
+            self.added.saturating_add(self.deleted)
+        }
     }
 }
 
@@ -45,14 +49,17 @@ impl Git {
     /// Returns the differences between a commit and the work tree, sorted by path.
     ///
     /// They include later commits, staged and unstaged changes, and untracked files that are not
-    /// ignored. What is outside of the scope is left out, and so is the excluded folder. A renamed file is two paths.
+    /// ignored. What is outside of the scope is left out, and so is the excluded folder. A renamed
+    /// file is two paths.
     ///
     /// # Errors
     /// `E_GIT` if the commit does not exist.
     pub fn changes(&self, from: &Oid) -> Result<Vec<Change>> {
-        // Staged changes that the work tree no longer has count too, and so do files that only the index lost.
+        // Staged changes that the work tree no longer has count too, and so do files that only the
+        // index lost.
         let mut changes = self.numstat(&["--cached", from.as_str()])?;
-        // git compares a commit with a part of the work tree in a time that is quadratic in the number of all files.
+        // git compares a commit with a part of the work tree in a time that is quadratic in the
+        // number of all files.
         if !self.numstat(&[])?.is_empty() {
             changes.extend(self.numstat(&[from.as_str()])?);
         }
@@ -62,13 +69,26 @@ impl Git {
             let path = String::from_utf8_lossy(path).into_owned();
             let lines = lines(&self.root().join(&path));
             let (added, binary) = (lines.unwrap_or(0), lines.is_none());
-            changes.insert(path.clone(), Change { path, added, deleted: 0, binary, untracked: true });
+            changes.insert(
+                path.clone(),
+                Change {
+                    path,
+                    added,
+                    deleted: 0,
+                    binary,
+                    untracked: true,
+                },
+            );
         }
         Ok(changes.into_values().collect())
     }
 
     fn numstat(&self, what: &[&str]) -> Result<BTreeMap<String, Change>> {
-        Ok(parse(&self.read_in_scope(&[NUMSTAT, what, &["--"]].concat())?.stdout))
+        Ok(parse(
+            &self
+                .read_in_scope(&[NUMSTAT, what, &["--"]].concat())?
+                .stdout,
+        ))
     }
 
     /// Runs git on the scope without the excluded folder. The arguments end with `--`.
@@ -127,9 +147,15 @@ fn lines(path: &Path) -> Option<u64> {
     let (mut lines, mut last, mut seen) = (0_u64, b'\n', 0_usize);
     loop {
         let count = file.read(&mut buffer).ok()?;
-        let Some(end) = count.checked_sub(1) else { break };
+        let Some(end) = count.checked_sub(1) else {
+            break;
+        };
         let read = &buffer[..count];
-        if read.iter().take(SNIFFED.saturating_sub(seen)).any(|byte| *byte == 0) {
+        if read
+            .iter()
+            .take(SNIFFED.saturating_sub(seen))
+            .any(|byte| *byte == 0)
+        {
             return None;
         }
         lines += read.iter().filter(|byte| **byte == b'\n').count() as u64;
@@ -144,14 +170,31 @@ mod tests {
     use crate::fixture::Repository;
 
     fn short(changes: &[Change]) -> Vec<(&str, u64, u64, u64)> {
-        changes.iter().map(|change| (change.path.as_str(), change.added, change.deleted, change.lines())).collect()
+        changes
+            .iter()
+            .map(|change| {
+                (
+                    change.path.as_str(),
+                    change.added,
+                    change.deleted,
+                    change.lines(),
+                )
+            })
+            .collect()
     }
 
     #[test]
     fn differences_count_once_without_the_excluded_folder() {
         let repository = Repository::new();
         let git = repository.git().excluding(".forge");
-        for path in ["committed", "staged", "changed", "deleted", "renamed", "forgotten"] {
+        for path in [
+            "committed",
+            "staged",
+            "changed",
+            "deleted",
+            "renamed",
+            "forgotten",
+        ] {
             repository.write(path, "1\n2\n3\n");
         }
         repository.write(".gitignore", "ignored\n");

@@ -1,7 +1,7 @@
 //! Discovery: the repository around a folder, and the address of its remote, without running git.
 //!
-//! Only the repository's own settings are read. Included files and rewriting of addresses in the user's
-//! settings are not. They rarely change the last part of an address, which callers use.
+//! Only the repository's own settings are read. Included files and rewriting of addresses in the
+//! user's settings are not. They rarely change the last part of an address, which callers use.
 
 mod config;
 
@@ -50,7 +50,8 @@ const MAX_LINK: usize = 4_096;
 const MAX_CONFIG: usize = 1 << 20;
 
 /// The reason why files of another user are skipped.
-pub const FOREIGN: &str = "it belongs to another user, and is passed over; name the folder it lies in to use it";
+pub const FOREIGN: &str =
+    "it belongs to another user, and is passed over; name the folder it lies in to use it";
 
 /// A repository that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,8 +65,8 @@ pub struct Repository {
 impl Repository {
     /// Finds the repository around a folder.
     ///
-    /// A repository of another user is not trusted, as in git: anybody can create a folder in `/tmp`.
-    /// The folder itself is trusted if the user `named` it.
+    /// A repository of another user is not trusted, as in git: anybody can create a folder in
+    /// `/tmp`. The folder itself is trusted if the user `named` it.
     ///
     /// # Errors
     /// The reason why the nearest repository cannot be used. It hides those above it, as in git.
@@ -85,15 +86,35 @@ impl Repository {
                 _ if is_bare(&kind, folder)? => None,
                 _ => continue,
             };
-            let all = [Some(folder), git_dir.as_ref().map(|_| &*link), git_dir.as_deref()];
-            for path in all.into_iter().flatten().filter(|_| !(named && folder == start)) {
-                if files.is_foreign(path).map_err(|error| wrong(path, &error))? {
+            let all = [
+                Some(folder),
+                git_dir.as_ref().map(|_| &*link),
+                git_dir.as_deref(),
+            ];
+            for path in all
+                .into_iter()
+                .flatten()
+                .filter(|_| !(named && folder == start))
+            {
+                if files
+                    .is_foreign(path)
+                    .map_err(|error| wrong(path, &error))?
+                {
                     return Err(wrong(path, &FOREIGN));
                 }
             }
-            let Some(git_dir) = git_dir else { return Ok(Some(Self { root: None, common: folder.to_owned() })) };
-            let common = named_in(files, &git_dir.join("commondir"), "", &git_dir).unwrap_or(git_dir);
-            return Ok(Some(Self { root: Some(folder.to_owned()), common }));
+            let Some(git_dir) = git_dir else {
+                return Ok(Some(Self {
+                    root: None,
+                    common: folder.to_owned(),
+                }));
+            };
+            let common =
+                named_in(files, &git_dir.join("commondir"), "", &git_dir).unwrap_or(git_dir);
+            return Ok(Some(Self {
+                root: Some(folder.to_owned()),
+                common,
+            }));
         }
         Ok(None)
     }
@@ -110,13 +131,18 @@ impl Repository {
     /// The reason why the settings cannot be read.
     pub fn origin(&self, files: &dyn Files) -> Result<Option<String>, String> {
         let config = self.config();
-        let text = files.text(&config, MAX_CONFIG).map_err(|why| format!("{}: {why}", config.display()))?;
+        let text = files
+            .text(&config, MAX_CONFIG)
+            .map_err(|why| format!("{}: {why}", config.display()))?;
         let address = text.as_deref().and_then(config::origin);
         Ok(address.filter(|address| !address.contains(char::REPLACEMENT_CHARACTER)))
     }
 }
 
-fn is_bare(kind: &impl Fn(&Path) -> Result<Option<Kind>, String>, folder: &Path) -> Result<bool, String> {
+fn is_bare(
+    kind: &impl Fn(&Path) -> Result<Option<Kind>, String>,
+    folder: &Path,
+) -> Result<bool, String> {
     let is = |name: &str, is: Kind| kind(&folder.join(name)).map(|kind| kind == Some(is));
     Ok(kind(&folder.join("HEAD"))?.is_some()
         && is("objects", Kind::Folder)?

@@ -21,8 +21,8 @@ pub enum Kind {
 /// An error of git. Its texts are not redacted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// The code, for programs: `E_GIT`, `E_NO_GIT`, `E_TIMEOUT`, `E_TOO_LARGE`, `E_BARE_REPO`, `E_IO`,
-    /// `E_USAGE`, `E_NOT_FOUND`, `E_REFUSED`.
+    /// The code, for programs: `E_GIT`, `E_NO_GIT`, `E_TIMEOUT`, `E_TOO_LARGE`, `E_BARE_REPO`,
+    /// `E_IO`, `E_USAGE`, `E_NOT_FOUND`, `E_REFUSED`.
     pub code: &'static str,
     /// The kind.
     pub kind: Kind,
@@ -35,7 +35,12 @@ pub struct Error {
 #[cfg(feature = "run")]
 impl Error {
     pub(crate) fn new(kind: Kind, code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, kind, message: message.into(), hint: None }
+        Self {
+            code,
+            kind,
+            message: message.into(),
+            hint: None,
+        }
     }
 
     pub(crate) fn hint(mut self, hint: &str) -> Self {
@@ -44,7 +49,11 @@ impl Error {
     }
 
     pub(crate) fn io(doing: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
-        Self::new(Kind::Failed, "E_IO", format!("{doing} {}: {error}", path.display()))
+        Self::new(
+            Kind::Failed,
+            "E_IO",
+            format!("{doing} {}: {error}", path.display()),
+        )
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {

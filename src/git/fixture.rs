@@ -1,6 +1,10 @@
 //! Real repositories for tests, without the settings of the user.
 
-#![allow(clippy::unwrap_used, clippy::missing_panics_doc, missing_debug_implementations)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    missing_debug_implementations
+)]
 
 use std::fs::{self, Permissions};
 use std::path::{Path, PathBuf};
@@ -23,20 +27,31 @@ impl Default for Repository {
 impl Repository {
     /// Creates one with the branch `main`.
     pub fn new() -> Self {
-        static EMPTY: LazyLock<Snapshot> = LazyLock::new(|| Repository::with_format("sha1").snapshot());
+        static EMPTY: LazyLock<Snapshot> =
+            LazyLock::new(|| Repository::with_format("sha1").snapshot());
         EMPTY.repository()
     }
 
     /// Creates an empty folder for one: in memory where possible, since no test is about the disk.
     pub fn absent() -> Self {
-        Self { folder: tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap() }
+        Self {
+            folder: tempfile::tempdir_in("/dev/shm")
+                .or_else(|_| tempfile::tempdir())
+                .unwrap(),
+        }
     }
 
     /// Creates one with an object format (`sha1`, `sha256`).
     pub fn with_format(format: &str) -> Self {
         let repository = Self::absent();
         let format = format!("--object-format={format}");
-        repository.run(&["init", "--quiet", "--initial-branch=main", "--template=", &format]);
+        repository.run(&[
+            "init",
+            "--quiet",
+            "--initial-branch=main",
+            "--template=",
+            &format,
+        ]);
         // Independent of the user's settings.
         for name in ["commit.gpgSign", "tag.gpgSign"] {
             repository.run(&["config", name, "false"]);
@@ -63,12 +78,20 @@ impl Repository {
 
     /// Returns git for a folder, with an identity.
     pub fn git_at(path: &Path) -> Git {
-        IDENTITY.iter().fold(Self::bare_git_at(path), |git, (name, value)| git.variable(*name, value))
+        IDENTITY
+            .iter()
+            .fold(Self::bare_git_at(path), |git, (name, value)| {
+                git.variable(*name, value)
+            })
     }
 
     /// Returns git for a folder, without an identity.
     pub fn bare_git_at(path: &Path) -> Git {
-        SETTINGS.iter().fold(Git::find(path).unwrap().unwrap(), |git, (name, value)| git.variable(*name, value))
+        SETTINGS
+            .iter()
+            .fold(Git::find(path).unwrap().unwrap(), |git, (name, value)| {
+                git.variable(*name, value)
+            })
     }
 
     /// Runs git. It must succeed.
@@ -78,7 +101,10 @@ impl Repository {
 
     /// Runs git. It must fail.
     pub fn refused(&self, args: &[&str]) {
-        assert!(!output_at(self.path(), args).status.success(), "git {args:?} succeeded");
+        assert!(
+            !output_at(self.path(), args).status.success(),
+            "git {args:?} succeeded"
+        );
     }
 
     /// Writes a file, with its folders.
@@ -91,7 +117,14 @@ impl Repository {
     /// Commits everything.
     pub fn commit(&self, message: &str) -> Oid {
         self.run(&["add", "-A"]);
-        self.run(&["commit", "--quiet", "--allow-empty", "--cleanup=verbatim", "-m", message]);
+        self.run(&[
+            "commit",
+            "--quiet",
+            "--allow-empty",
+            "--cleanup=verbatim",
+            "-m",
+            message,
+        ]);
         Oid::parse(&self.run(&["rev-parse", "HEAD"])).unwrap()
     }
 }
@@ -141,7 +174,10 @@ impl Snapshot {
 }
 
 /// Variables that hide the settings of the user and the system.
-pub const SETTINGS: &[(&str, &str)] = &[("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_SYSTEM", "/dev/null")];
+pub const SETTINGS: &[(&str, &str)] = &[
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_CONFIG_SYSTEM", "/dev/null"),
+];
 /// Variables with an identity.
 pub const IDENTITY: &[(&str, &str)] = &[
     ("GIT_AUTHOR_NAME", "Ann"),
@@ -154,18 +190,35 @@ pub const IDENTITY: &[(&str, &str)] = &[
 pub fn run_at(folder: &Path, args: &[&str]) -> String {
     let output = output_at(folder, args);
     let said = |bytes| String::from_utf8_lossy(bytes);
-    assert!(output.status.success(), "git {args:?}: {}{}", said(&output.stderr), said(&output.stdout));
-    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    assert!(
+        output.status.success(),
+        "git {args:?}: {}{}",
+        said(&output.stderr),
+        said(&output.stdout)
+    );
+    String::from_utf8_lossy(&output.stdout)
+        .trim_end()
+        .to_owned()
 }
 
 /// Runs git in a folder, with an identity and without the settings of the user and the system.
 fn output_at(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new("git");
     command.envs(SETTINGS.iter().chain(IDENTITY).copied());
-    for name in
-        ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"]
-    {
+    for name in [
+        "GIT_DIR",
+        "GIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_PREFIX",
+        "GIT_CONFIG_PARAMETERS",
+        "GIT_CONFIG_COUNT",
+    ] {
         command.env_remove(name);
     }
-    command.args(["-c", "protocol.file.allow=always"]).args(args).current_dir(folder).output().unwrap()
+    command
+        .args(["-c", "protocol.file.allow=always"])
+        .args(args)
+        .current_dir(folder)
+        .output()
+        .unwrap()
 }

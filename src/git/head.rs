@@ -1,6 +1,7 @@
 //! The commit that a work tree has checked out, read from git's files without running git.
 //!
-//! This never fails: a folder without git, or with files of git that are not understood, has no commit.
+//! This never fails: a folder without git, or with files of git that are not understood, has no
+//! commit.
 
 use std::fs;
 use std::io::Read;
@@ -16,15 +17,17 @@ const MAX_BYTES: u64 = 16 << 20;
 /// Returns the folder with `.git`: the given one or the nearest above it.
 #[must_use]
 pub fn work_tree(folder: &Path) -> Option<&Path> {
-    folder.ancestors().find(|folder| folder.join(".git").exists())
+    folder
+        .ancestors()
+        .find(|folder| folder.join(".git").exists())
 }
 
 /// Returns the commit that is checked out, as hex digits.
 ///
 /// `None` without git or before the first commit.
 ///
-/// See gitrepository-layout(5): a worktree or submodule has a file `.git` that names its folder, and
-/// its branches are in the folder that its `commondir` names.
+/// See gitrepository-layout(5): a worktree or submodule has a file `.git` that names its folder,
+/// and its branches are in the folder that its `commondir` names.
 #[must_use]
 pub fn commit(work_tree: &Path) -> Option<String> {
     let dot_git = work_tree.join(".git");
@@ -32,19 +35,30 @@ pub fn commit(work_tree: &Path) -> Option<String> {
         Some(text) => linked(&text, "gitdir: ", work_tree)?,
         None => dot_git,
     };
-    let common = read(&own.join("commondir")).and_then(|text| linked(&text, "", &own)).unwrap_or_else(|| own.clone());
+    let common = read(&own.join("commondir"))
+        .and_then(|text| linked(&text, "", &own))
+        .unwrap_or_else(|| own.clone());
     let head = read(&own.join("HEAD"))?;
-    let Some(name) = head.strip_prefix("ref:").map(str::trim) else { return id(&head) };
+    let Some(name) = head.strip_prefix("ref:").map(str::trim) else {
+        return id(&head);
+    };
     // The name becomes part of a path; git itself refuses names with "..".
     if name.starts_with('/') || name.contains("..") {
         return None;
     }
-    [&own, &common].into_iter().find_map(|folder| id(&read(&folder.join(name))?)).or_else(|| {
-        read(&common.join("packed-refs"))?.lines().find_map(|line| {
-            let (id, branch) = line.split_once(' ')?;
-            if branch.trim() == name { self::id(id) } else { None }
+    [&own, &common]
+        .into_iter()
+        .find_map(|folder| id(&read(&folder.join(name))?))
+        .or_else(|| {
+            read(&common.join("packed-refs"))?.lines().find_map(|line| {
+                let (id, branch) = line.split_once(' ')?;
+                if branch.trim() == name {
+                    self::id(id)
+                } else {
+                    None
+                }
+            })
         })
-    })
 }
 
 fn read(file: &Path) -> Option<String> {
@@ -52,14 +66,19 @@ fn read(file: &Path) -> Option<String> {
         return None;
     }
     let mut text = String::new();
-    fs::File::open(file).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
+    fs::File::open(file)
+        .ok()?
+        .take(MAX_BYTES)
+        .read_to_string(&mut text)
+        .ok()?;
     Some(text)
 }
 
 /// Returns the object id of a line: 40 (SHA-1) or 64 (SHA-256) hex digits.
 fn id(text: &str) -> Option<String> {
     let text = text.trim();
-    (matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| text.to_owned())
+    (matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        .then(|| text.to_owned())
 }
 
 #[cfg(test)]
@@ -81,12 +100,18 @@ mod tests {
 
     #[test]
     fn commit_is_read_loose_packed_detached_and_in_a_worktree() {
-        let loose = tree(&[(".git/HEAD", "ref: refs/heads/main\n"), (".git/refs/heads/main", &format!("{ONE}\n"))]);
+        let loose = tree(&[
+            (".git/HEAD", "ref: refs/heads/main\n"),
+            (".git/refs/heads/main", &format!("{ONE}\n")),
+        ]);
         assert_eq!(commit(loose.path()).unwrap(), ONE);
 
         let packed = tree(&[
             (".git/HEAD", "ref: refs/heads/main\n"),
-            (".git/packed-refs", &format!("# pack-refs\n{TWO} refs/heads/main2\n{ONE} refs/heads/main\n^{TWO}\n")),
+            (
+                ".git/packed-refs",
+                &format!("# pack-refs\n{TWO} refs/heads/main2\n{ONE} refs/heads/main\n^{TWO}\n"),
+            ),
         ]);
         assert_eq!(commit(packed.path()).unwrap(), ONE);
 
@@ -105,8 +130,14 @@ mod tests {
     #[test]
     fn unknown_files_have_no_commit() {
         assert_eq!(commit(tree(&[]).path()), None);
-        assert_eq!(commit(tree(&[(".git/HEAD", "ref: refs/heads/main\n")]).path()), None);
-        assert_eq!(commit(tree(&[(".git/HEAD", "ref: ../../secret\n"), ("secret", ONE)]).path()), None);
+        assert_eq!(
+            commit(tree(&[(".git/HEAD", "ref: refs/heads/main\n")]).path()),
+            None
+        );
+        assert_eq!(
+            commit(tree(&[(".git/HEAD", "ref: ../../secret\n"), ("secret", ONE)]).path()),
+            None
+        );
         assert_eq!(commit(tree(&[(".git/HEAD", "garbage")]).path()), None);
         assert_eq!(commit(tree(&[(".git", "not a pointer")]).path()), None);
     }

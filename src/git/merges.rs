@@ -1,7 +1,7 @@
 //! Merges that are tried without the work tree.
 //!
-//! git merges in an empty repository that borrows the objects. So no setting, attribute or program of
-//! the user applies, and nothing is written to the user's repository.
+//! git merges in an empty repository that borrows the objects. So no setting, attribute or program
+//! of the user applies, and nothing is written to the user's repository.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,8 @@ pub enum Merged {
     Cleanly,
     /// Conflicts in these paths.
     WithConflicts(Vec<Vec<u8>>),
-    /// Unknown: git is older than 2.38, the commits have no common ancestor, or objects are missing.
+    /// Unknown: git is older than 2.38, the commits have no common ancestor, or objects are
+    /// missing.
     Unknown,
 }
 
@@ -49,9 +50,25 @@ impl Git {
             .variable("GIT_DIR", folder.path())
             .variable("GIT_ATTR_NOSYSTEM", "1")
             .variable("GIT_NO_LAZY_FETCH", "1")
-            .variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&self.common_dir().join("objects")));
-        let args = ["-c", "core.attributesFile=/dev/null", "-c", "merge.default=text", "merge-tree", "--write-tree"];
-        let rest = ["-z", "--name-only", "--no-messages", ours.as_str(), theirs.as_str()];
+            .variable(
+                "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+                quoted(&self.common_dir().join("objects")),
+            );
+        let args = [
+            "-c",
+            "core.attributesFile=/dev/null",
+            "-c",
+            "merge.default=text",
+            "merge-tree",
+            "--write-tree",
+        ];
+        let rest = [
+            "-z",
+            "--name-only",
+            "--no-messages",
+            ours.as_str(),
+            theirs.as_str(),
+        ];
         let output = self.run(&[&args[..], &rest].concat(), &run)?;
         Ok(match output.status {
             Some(0) => Merged::Cleanly,
@@ -69,13 +86,26 @@ impl Git {
     /// # Errors
     /// As [`Git::run`].
     pub fn stages(&self, path: &str) -> Result<Option<Stages>> {
-        let output = self.read(&["--literal-pathspecs", "ls-files", "--unmerged", "-z", "--full-name", "--", path])?;
+        let output = self.read(&[
+            "--literal-pathspecs",
+            "ls-files",
+            "--unmerged",
+            "-z",
+            "--full-name",
+            "--",
+            path,
+        ])?;
         if output.stdout.is_empty() {
             return Ok(None);
         }
-        let stage =
-            |number: u8| -> Result<Vec<u8>> { Ok(self.blob(&format!(":{number}:{path}"))?.unwrap_or_default()) };
-        Ok(Some(Stages { base: stage(1)?, ours: stage(2)?, theirs: stage(3)? }))
+        let stage = |number: u8| -> Result<Vec<u8>> {
+            Ok(self.blob(&format!(":{number}:{path}"))?.unwrap_or_default())
+        };
+        Ok(Some(Stages {
+            base: stage(1)?,
+            ours: stage(2)?,
+            theirs: stage(3)?,
+        }))
     }
 
     /// Marks the conflict of a file as resolved, as `git add` does.
@@ -83,7 +113,8 @@ impl Git {
     /// # Errors
     /// `E_GIT` if the index cannot be written.
     pub fn mark_resolved(&self, path: &str) -> Result<()> {
-        self.succeed(&["--literal-pathspecs", "add", "--", path], &Run::writing()).map(drop)
+        self.succeed(&["--literal-pathspecs", "add", "--", path], &Run::writing())
+            .map(drop)
     }
 
     /// Creates an empty repository.
@@ -139,8 +170,14 @@ mod tests {
         let main = repository.commit("main");
         let objects = repository.run(&["count-objects", "-v"]);
         assert_eq!(git.try_merge(&main, &clean).unwrap(), Merged::Cleanly);
-        assert_eq!(git.try_merge(&main, &conflict).unwrap(), Merged::WithConflicts(vec![b"a".to_vec()]));
-        assert_eq!(git.try_merge(&main, &main.none_like()).unwrap(), Merged::Unknown);
+        assert_eq!(
+            git.try_merge(&main, &conflict).unwrap(),
+            Merged::WithConflicts(vec![b"a".to_vec()])
+        );
+        assert_eq!(
+            git.try_merge(&main, &main.none_like()).unwrap(),
+            Merged::Unknown
+        );
         assert_eq!(repository.run(&["count-objects", "-v"]), objects);
     }
 
@@ -168,8 +205,15 @@ mod tests {
         for place in [".gitattributes", ".git/info/attributes"] {
             repository.write(place, "*.json merge=own\n");
         }
-        repository.run(&["config", "core.attributesFile", repository.path().join(".gitattributes").to_str().unwrap()]);
-        assert_eq!(repository.git().try_merge(&main, &side).unwrap(), Merged::WithConflicts(vec![b"a.json".to_vec()]));
+        repository.run(&[
+            "config",
+            "core.attributesFile",
+            repository.path().join(".gitattributes").to_str().unwrap(),
+        ]);
+        assert_eq!(
+            repository.git().try_merge(&main, &side).unwrap(),
+            Merged::WithConflicts(vec![b"a.json".to_vec()])
+        );
         assert!(!trace.exists());
     }
 
@@ -177,16 +221,27 @@ mod tests {
     fn shallow_and_sha256_repositories_are_merged() {
         let repository = Repository::new();
         std::fs::remove_dir_all(repository.path().join(".git")).unwrap();
-        repository.run(&["init", "--quiet", "--initial-branch=main", "--object-format=sha256"]);
+        repository.run(&[
+            "init",
+            "--quiet",
+            "--initial-branch=main",
+            "--object-format=sha256",
+        ]);
         repository.write("a", "1\n");
         let first = repository.commit("first");
         repository.write("a", "2\n");
         let second = repository.commit("second");
-        assert_eq!(repository.git().try_merge(&first, &second).unwrap(), Merged::Cleanly);
+        assert_eq!(
+            repository.git().try_merge(&first, &second).unwrap(),
+            Merged::Cleanly
+        );
 
         let (origin, ..) = apart("a");
         let folder = tempfile::tempdir().unwrap();
-        let (from, to) = (format!("file://{}", origin.path().display()), folder.path().join("a:clone"));
+        let (from, to) = (
+            format!("file://{}", origin.path().display()),
+            folder.path().join("a:clone"),
+        );
         origin.run(&["clone", "--quiet", "--depth=1", &from, to.to_str().unwrap()]);
         let git = Repository::bare_git_at(&to);
         let head = git.head().unwrap().unwrap();

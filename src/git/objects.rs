@@ -30,15 +30,26 @@ impl Git {
             return Ok(Vec::new());
         }
         let args = ["cat-file", "--batch"];
-        let output = self.succeed(&args, &Run { stdin: names.into(), ..Run::default() })?;
+        let output = self.succeed(
+            &args,
+            &Run {
+                stdin: names.into(),
+                ..Run::default()
+            },
+        )?;
         let mut rest = output.stdout.as_slice();
         let mut all = Vec::new();
         for _ in names.lines() {
-            let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+            let end = rest
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .unwrap_or(rest.len());
             let line = String::from_utf8_lossy(&rest[..end]).into_owned();
             rest = rest.get(end + 1..).unwrap_or_default();
             let mut fields = line.split(' ');
-            let (Some(name), Some(kind), Some(size)) = (fields.next(), fields.next(), fields.next()) else {
+            let (Some(name), Some(kind), Some(size)) =
+                (fields.next(), fields.next(), fields.next())
+            else {
                 all.push(None);
                 continue;
             };
@@ -46,9 +57,16 @@ impl Git {
                 all.push(None);
                 continue;
             };
-            let bytes = rest.get(..size).ok_or_else(|| complaint(&args, &output))?.to_vec();
+            let bytes = rest
+                .get(..size)
+                .ok_or_else(|| complaint(&args, &output))?
+                .to_vec();
             rest = rest.get(size + 1..).unwrap_or_default();
-            all.push(Some(Object { oid, kind: kind.to_owned(), bytes }));
+            all.push(Some(Object {
+                oid,
+                kind: kind.to_owned(),
+                bytes,
+            }));
         }
         Ok(all)
     }
@@ -107,11 +125,20 @@ pub fn blob_name(bytes: &[u8], hash_bytes: usize) -> String {
     hex(&digest("blob", bytes, hash_bytes))
 }
 
-/// Returns the id of an object. SHA-1 is used because git does; nothing here relies on it for security.
+/// Returns the id of an object. SHA-1 is used because git does; nothing here relies on it for
+/// security.
 pub(crate) fn digest(kind: &str, bytes: &[u8], hash_bytes: usize) -> Vec<u8> {
     let header = format!("{kind} {}\0", bytes.len());
     if hash_bytes == 20 {
-        return Sha1::new().chain_update(&header).chain_update(bytes).finalize().to_vec();
+        return Sha1::new()
+            .chain_update(&header)
+            .chain_update(bytes)
+            .finalize()
+            .to_vec();
     }
-    Sha256::new().chain_update(&header).chain_update(bytes).finalize().to_vec()
+    Sha256::new()
+        .chain_update(&header)
+        .chain_update(bytes)
+        .finalize()
+        .to_vec()
 }

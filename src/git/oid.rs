@@ -14,7 +14,8 @@ impl Oid {
     /// Parses a full id; digits can be upper case.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let full = matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let full =
+            matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         full.then(|| Self(text.to_ascii_lowercase()))
     }
 

@@ -1,4 +1,5 @@
-//! A repository with a work tree: its folders, what is checked out, and the relation of its commits.
+//! A repository with a work tree: its folders, what is checked out, and the relation of its
+//! commits.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -74,30 +75,47 @@ impl Git {
     /// Finds the repository around a folder. If there is none, git is not started.
     ///
     /// # Errors
-    /// `E_BARE_REPO` (refused) if it has no work tree; `E_NO_GIT` if git is not installed; `E_GIT` if
-    /// git will not read it.
+    /// `E_BARE_REPO` (refused) if it has no work tree; `E_NO_GIT` if git is not installed; `E_GIT`
+    /// if git will not read it.
     pub fn find(start: &Path) -> Result<Option<Self>> {
-        let start = start.canonicalize().map_err(|error| Error::io("cannot read", start, &error))?;
+        let start = start
+            .canonicalize()
+            .map_err(|error| Error::io("cannot read", start, &error))?;
         let is_bare = |folder: &Path| {
-            folder.join("HEAD").is_file() && folder.join("objects").is_dir() && folder.join("refs").is_dir()
+            folder.join("HEAD").is_file()
+                && folder.join("objects").is_dir()
+                && folder.join("refs").is_dir()
         };
-        if !start.ancestors().any(|folder| folder.join(".git").exists() || is_bare(folder)) {
+        if !start
+            .ancestors()
+            .any(|folder| folder.join(".git").exists() || is_bare(folder))
+        {
             return Ok(None);
         }
-        let args = ["rev-parse", "--is-inside-work-tree", "--absolute-git-dir", "--git-common-dir", "--show-toplevel"];
+        let args = [
+            "rev-parse",
+            "--is-inside-work-tree",
+            "--absolute-git-dir",
+            "--git-common-dir",
+            "--show-toplevel",
+        ];
         let output = run::run(&start, &[], TIMEOUT, &args, &Run::default())?;
         // A path need not be text.
-        let mut lines = output.stdout.split(|byte| *byte == b'\n').map(OsStr::from_bytes);
+        let mut lines = output
+            .stdout
+            .split(|byte| *byte == b'\n')
+            .map(OsStr::from_bytes);
         match (lines.next(), lines.next(), lines.next(), lines.next()) {
-            (Some(inside), Some(git_dir), Some(common_dir), Some(root)) if output.ok() && inside == "true" => {
+            (Some(inside), Some(git_dir), Some(common_dir), Some(root))
+                if output.ok() && inside == "true" =>
+            {
                 Ok(Some(Self {
                     root: root.into(),
                     git_dir: git_dir.into(),
                     // Printed relative to the folder where git ran, unless it is elsewhere.
-                    common_dir: start
-                        .join(common_dir)
-                        .canonicalize()
-                        .map_err(|error| Error::io("cannot read", &start.join(common_dir), &error))?,
+                    common_dir: start.join(common_dir).canonicalize().map_err(|error| {
+                        Error::io("cannot read", &start.join(common_dir), &error)
+                    })?,
                     environment: Vec::new(),
                     timeout: TIMEOUT,
                     excluded: String::new(),
@@ -108,7 +126,10 @@ impl Git {
                 }))
             }
             (Some(inside), ..) if inside == "false" => {
-                let message = format!("{} is inside a repository of git, but in no work tree", start.display());
+                let message = format!(
+                    "{} is inside a repository of git, but in no work tree",
+                    start.display()
+                );
                 Err(Error::new(Kind::Refused, "E_BARE_REPO", message))
             }
             _ if output.stderr.contains("not a git repository") => Ok(None),
@@ -132,7 +153,8 @@ impl Git {
 
     /// Excludes a folder below the root of the work tree: its files are not code.
     ///
-    /// The folder around it is the scope: statuses, changes, patches and code trees are about nothing else.
+    /// The folder around it is the scope: statuses, changes, patches and code trees are about
+    /// nothing else.
     #[must_use]
     pub fn excluding(mut self, folder: impl Into<String>) -> Self {
         self.excluded = folder.into();
@@ -146,17 +168,25 @@ impl Git {
         &self.excluded
     }
 
-    /// Returns the scope: the folder around the excluded one, below the root of the work tree; empty for all of it.
+    /// Returns the scope: the folder around the excluded one, below the root of the work tree;
+    /// empty for all of it.
     #[must_use]
     pub fn scope(&self) -> &str {
-        self.excluded.rsplit_once('/').map_or("", |(folder, _)| folder)
+        self.excluded
+            .rsplit_once('/')
+            .map_or("", |(folder, _)| folder)
     }
 
     /// Returns the pathspecs of the scope.
     #[must_use]
     pub fn scope_pathspecs(&self) -> Vec<String> {
-        let scope = if self.scope().is_empty() { ":/".to_owned() } else { format!(":(top,literal){}", self.scope()) };
-        let excluded = (!self.excluded.is_empty()).then(|| format!(":(exclude,top,literal){}", self.excluded));
+        let scope = if self.scope().is_empty() {
+            ":/".to_owned()
+        } else {
+            format!(":(top,literal){}", self.scope())
+        };
+        let excluded =
+            (!self.excluded.is_empty()).then(|| format!(":(exclude,top,literal){}", self.excluded));
         std::iter::once(scope).chain(excluded).collect()
     }
 
@@ -223,7 +253,11 @@ impl Git {
     /// As [`Git::run`]; `E_GIT` with git's own message if it exits with another code.
     pub fn succeed(&self, args: &[&str], options: &Run) -> Result<Output> {
         let output = self.run(args, options)?;
-        if output.ok() { Ok(output) } else { Err(complaint(args, &output)) }
+        if output.ok() {
+            Ok(output)
+        } else {
+            Err(complaint(args, &output))
+        }
     }
 
     /// Runs git with the default options. Any exit code but 0 is an error.
@@ -242,13 +276,18 @@ impl Git {
         self.resolve("HEAD")
     }
 
-    /// Returns the branch that is checked out, which may have no commit yet; `None` if `HEAD` is detached.
+    /// Returns the branch that is checked out, which may have no commit yet; `None` if `HEAD` is
+    /// detached.
     ///
     /// # Errors
     /// As [`Git::run`].
     pub fn branch(&self) -> Result<Option<String>> {
         let output = self.run(&["symbolic-ref", "--quiet", "HEAD"], &Run::default())?;
-        Ok(output.text().strip_prefix("refs/heads/").map(ToOwned::to_owned).filter(|_| output.ok()))
+        Ok(output
+            .text()
+            .strip_prefix("refs/heads/")
+            .map(ToOwned::to_owned)
+            .filter(|_| output.ok()))
     }
 
     /// Resolves a name to a commit: a branch, a tag, `HEAD~2`, the first digits of an id.
@@ -259,7 +298,16 @@ impl Git {
     /// As [`Git::run`].
     pub fn resolve(&self, name: &str) -> Result<Option<Oid>> {
         let name = format!("{name}^{{commit}}");
-        let output = self.run(&["rev-parse", "--verify", "--quiet", "--end-of-options", &name], &Run::default())?;
+        let output = self.run(
+            &[
+                "rev-parse",
+                "--verify",
+                "--quiet",
+                "--end-of-options",
+                &name,
+            ],
+            &Run::default(),
+        )?;
         Ok(Oid::parse(&output.text()).filter(|_| output.ok()))
     }
 
@@ -282,7 +330,11 @@ impl Git {
         } else if has("sequencer/todo") {
             // Between two commits of a sequence, only the list of remaining commits shows it.
             let todo = fs::read_to_string(self.git_dir.join("sequencer/todo")).unwrap_or_default();
-            Some(if todo.starts_with("revert") { Operation::Revert } else { Operation::CherryPick })
+            Some(if todo.starts_with("revert") {
+                Operation::Revert
+            } else {
+                Operation::CherryPick
+            })
         } else if has("BISECT_LOG") {
             Some(Operation::Bisect)
         } else {
@@ -303,7 +355,10 @@ impl Git {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io("cannot read", &path, &error)),
         };
-        let since = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_micros();
+        let since = modified
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_micros();
         Ok(Some(Timestamp(i64::try_from(since).unwrap_or(i64::MAX))))
     }
 
@@ -312,7 +367,12 @@ impl Git {
     /// # Errors
     /// As [`Git::run`].
     pub fn is_ancestor(&self, a: &Oid, b: &Oid) -> Result<bool> {
-        Ok(self.run(&["merge-base", "--is-ancestor", a.as_str(), b.as_str()], &Run::default())?.ok())
+        Ok(self
+            .run(
+                &["merge-base", "--is-ancestor", a.as_str(), b.as_str()],
+                &Run::default(),
+            )?
+            .ok())
     }
 
     /// Returns the best common ancestor of two commits; `None` if they have none.
@@ -330,7 +390,14 @@ impl Git {
     /// As [`Git::succeed`].
     pub fn ahead_behind(&self, a: &Oid, b: &Oid) -> Result<(u64, u64)> {
         let range = format!("{a}...{b}");
-        let args = ["rev-list", "--left-right", "--count", "--end-of-options", &range, "--"];
+        let args = [
+            "rev-list",
+            "--left-right",
+            "--count",
+            "--end-of-options",
+            &range,
+            "--",
+        ];
         let output = self.read(&args)?;
         let text = output.text();
         let mut counts = text.split_ascii_whitespace().map(str::parse);
@@ -357,7 +424,10 @@ impl Git {
     /// # Errors
     /// As [`Git::run`].
     pub fn root_commit(&self) -> Result<Option<Oid>> {
-        let output = self.run(&["rev-list", "--max-parents=0", "HEAD", "--"], &Run::default())?;
+        let output = self.run(
+            &["rev-list", "--max-parents=0", "HEAD", "--"],
+            &Run::default(),
+        )?;
         Ok(output.text().lines().filter_map(Oid::parse).min())
     }
 
@@ -375,7 +445,8 @@ impl Git {
     /// # Errors
     /// As [`Git::succeed`].
     pub fn set_setting(&self, name: &str, value: &str) -> Result<()> {
-        self.succeed(&["config", "--local", name, value], &Run::writing()).map(drop)
+        self.succeed(&["config", "--local", name, value], &Run::writing())
+            .map(drop)
     }
 
     /// Returns variables with the identity of the agent for the roles that git has none for.
@@ -387,7 +458,10 @@ impl Git {
         for role in ["AUTHOR", "COMMITTER"] {
             let who = format!("GIT_{role}_IDENT");
             // Without this setting, git makes up an address from the host name.
-            let output = self.run(&["-c", "user.useConfigOnly=true", "var", &who], &Run::default())?;
+            let output = self.run(
+                &["-c", "user.useConfigOnly=true", "var", &who],
+                &Run::default(),
+            )?;
             if !output.ok() {
                 variables.extend(self.agent_as(role));
             }
@@ -398,18 +472,31 @@ impl Git {
     /// Returns the variables of a role (`AUTHOR`, `COMMITTER`) for the agent.
     pub(crate) fn agent_as(&self, role: &str) -> [(String, OsString); 2] {
         let (name, email) = self.agent;
-        [(format!("GIT_{role}_NAME"), name.into()), (format!("GIT_{role}_EMAIL"), email.into())]
+        [
+            (format!("GIT_{role}_NAME"), name.into()),
+            (format!("GIT_{role}_EMAIL"), email.into()),
+        ]
     }
 }
 
 /// Makes an error of a failed run, from the last error line of git.
 #[must_use]
 pub fn complaint(args: &[&str], output: &Output) -> Error {
-    let said = output.stderr.lines().rfind(|line| line.starts_with("fatal:") || line.starts_with("error:"));
+    let said = output
+        .stderr
+        .lines()
+        .rfind(|line| line.starts_with("fatal:") || line.starts_with("error:"));
     // Hints of git may recommend commands that destroy something.
-    let last = || output.stderr.lines().rfind(|line| !line.starts_with("hint:"));
+    let last = || {
+        output
+            .stderr
+            .lines()
+            .rfind(|line| !line.starts_with("hint:"))
+    };
     let said = said.or_else(last).unwrap_or("nothing is said why");
-    let status = output.status.map_or_else(|| "a signal".to_owned(), |code| format!("exit {code}"));
+    let status = output
+        .status
+        .map_or_else(|| "a signal".to_owned(), |code| format!("exit {code}"));
     run::failed(args, format!("failed ({status}): {said}"))
 }
 

@@ -18,8 +18,8 @@ const STDERR_BYTES: usize = 16 << 10;
 
 /// Variables that redirect git or change what it prints.
 ///
-/// The author (`GIT_AUTHOR_NAME`), the location of settings (`GIT_CONFIG_GLOBAL`) and the way ssh is started stay as
-/// the user has them.
+/// The author (`GIT_AUTHOR_NAME`), the location of settings (`GIT_CONFIG_GLOBAL`) and the way ssh
+/// is started stay as the user has them.
 const SCRUBBED: &[&str] = &[
     "GIT_ADVICE",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
@@ -125,7 +125,10 @@ impl Run {
     /// Returns the options of a run that writes.
     #[must_use]
     pub fn writing() -> Self {
-        Self { writes: true, ..Self::default() }
+        Self {
+            writes: true,
+            ..Self::default()
+        }
     }
 
     /// Lets hooks run.
@@ -177,7 +180,9 @@ impl Output {
 
     /// Returns the parts of the output between NUL bytes, without empty ones.
     pub fn records(&self) -> impl Iterator<Item = &[u8]> {
-        self.stdout.split(|byte| *byte == 0).filter(|record| !record.is_empty())
+        self.stdout
+            .split(|byte| *byte == 0)
+            .filter(|record| !record.is_empty())
     }
 
     /// Returns the output as text, without white space at the end.
@@ -205,7 +210,12 @@ pub(crate) fn run(
         .env("GIT_PAGER", "cat")
         .env("GIT_EDITOR", ":")
         .env("GIT_OPTIONAL_LOCKS", if run.writes { "1" } else { "0" })
-        .envs(environment.iter().chain(&run.environment).map(|(name, value)| (name, value)));
+        .envs(
+            environment
+                .iter()
+                .chain(&run.environment)
+                .map(|(name, value)| (name, value)),
+        );
     for setting in SETTINGS {
         command.args(["-c", setting]);
     }
@@ -218,13 +228,26 @@ pub(crate) fn run(
     let output = match &run.to {
         Some(file) => {
             let file = file.try_clone();
-            Target::File { stdout: file.map_err(|error| failed(args, format!("cannot be started: {error}")))?, stderr }
+            Target::File {
+                stdout: file
+                    .map_err(|error| failed(args, format!("cannot be started: {error}")))?,
+                stderr,
+            }
         }
-        None => Target::Separate { stdout: Capture::all(run.max_output), stderr },
+        None => Target::Separate {
+            stdout: Capture::all(run.max_output),
+            stderr,
+        },
     };
     let timeout = run.timeout.unwrap_or(usual);
-    let options =
-        Options { stdin: &run.stdin, output, timeout, kill_leftovers: false, running: None, tick: Duration::MAX };
+    let options = Options {
+        stdin: &run.stdin,
+        output,
+        timeout,
+        kill_leftovers: false,
+        running: None,
+        tick: Duration::MAX,
+    };
     let ended = blocking::run(&mut command, options, &mut || ());
     let (code, what) = match ended {
         Ok(finished) => {
@@ -235,13 +258,20 @@ pub(crate) fn run(
             });
         }
         Err(Failure::Start(error)) if error.kind() == ErrorKind::NotFound && folder.is_dir() => {
-            return Err(Error::new(Kind::Failed, "E_NO_GIT", "the program git is not found")
-                .hint("install git, or put it in PATH"));
+            return Err(
+                Error::new(Kind::Failed, "E_NO_GIT", "the program git is not found")
+                    .hint("install git, or put it in PATH"),
+            );
         }
         Err(Failure::Start(error)) => ("E_GIT", format!("cannot be started: {error}")),
         Err(Failure::Lost(error)) => ("E_GIT", format!("is lost: {error}")),
-        Err(Failure::TooLarge(limit)) => ("E_TOO_LARGE", format!("printed more than {limit} bytes")),
-        Err(Failure::TimedOut(..)) => ("E_TIMEOUT", format!("did not end within {} s", timeout.as_secs_f32())),
+        Err(Failure::TooLarge(limit)) => {
+            ("E_TOO_LARGE", format!("printed more than {limit} bytes"))
+        }
+        Err(Failure::TimedOut(..)) => (
+            "E_TIMEOUT",
+            format!("did not end within {} s", timeout.as_secs_f32()),
+        ),
     };
     Err(Error::new(Kind::Failed, code, named(args, &what)))
 }

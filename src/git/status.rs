@@ -85,21 +85,29 @@ impl Status {
 
     /// Returns the paths that differ outside a folder (`.forge`).
     pub fn outside<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = &'a str> {
-        let below =
-            move |path: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        self.entries.iter().map(|entry| entry.path.as_str()).filter(move |path| !below(path))
+        let below = move |path: &str| {
+            path.strip_prefix(folder)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.entries
+            .iter()
+            .map(|entry| entry.path.as_str())
+            .filter(move |path| !below(path))
     }
 
     fn paths(&self, wanted: impl Fn(State) -> bool) -> impl Iterator<Item = &str> {
-        self.entries.iter().filter(move |entry| wanted(entry.state)).map(|entry| entry.path.as_str())
+        self.entries
+            .iter()
+            .filter(move |entry| wanted(entry.state))
+            .map(|entry| entry.path.as_str())
     }
 }
 
 impl Git {
     /// Returns the status of the scope. Nothing is written; the index is not refreshed either.
     ///
-    /// Ignored files are left out. Each untracked file is listed. A nested repository is listed as a
-    /// folder with a `/` at the end.
+    /// Ignored files are left out. Each untracked file is listed. A nested repository is listed as
+    /// a folder with a `/` at the end.
     ///
     /// # Errors
     /// As [`Git::succeed`].
@@ -126,26 +134,47 @@ fn parse(bytes: &[u8]) -> Status {
     while let Some(record) = records.next() {
         let (kind, rest) = record.split_once(' ').unwrap_or((&record, ""));
         // The path is the last field and may contain spaces.
-        let path = |fields: usize| rest.splitn(fields, ' ').nth(fields - 1).unwrap_or_default().to_owned();
+        let path = |fields: usize| {
+            rest.splitn(fields, ' ')
+                .nth(fields - 1)
+                .unwrap_or_default()
+                .to_owned()
+        };
         let tracked = || {
             let mut letters = rest.chars();
             let (index, work) = (letters.next().unwrap_or('.'), letters.next().unwrap_or('.'));
-            State::Tracked { index, work, submodule: rest.get(3..4) == Some("S") }
+            State::Tracked {
+                index,
+                work,
+                submodule: rest.get(3..4) == Some("S"),
+            }
         };
         let entry = match kind {
             "#" => {
                 header(&mut status, rest);
                 continue;
             }
-            "1" => StatusEntry { path: path(8), state: tracked() },
+            "1" => StatusEntry {
+                path: path(8),
+                state: tracked(),
+            },
             "2" => {
                 // The old path of a rename is the next record.
-                let entry = StatusEntry { path: path(9), state: tracked() };
+                let entry = StatusEntry {
+                    path: path(9),
+                    state: tracked(),
+                };
                 records.next();
                 entry
             }
-            "u" => StatusEntry { path: path(10), state: State::Unmerged },
-            "?" => StatusEntry { path: rest.to_owned(), state: State::Untracked },
+            "u" => StatusEntry {
+                path: path(10),
+                state: State::Unmerged,
+            },
+            "?" => StatusEntry {
+                path: rest.to_owned(),
+                state: State::Untracked,
+            },
             _ => continue,
         };
         status.entries.push(entry);
@@ -154,13 +183,17 @@ fn parse(bytes: &[u8]) -> Status {
 }
 
 fn header(status: &mut Status, line: &str) {
-    let Some((name, value)) = line.split_once(' ') else { return };
+    let Some((name, value)) = line.split_once(' ') else {
+        return;
+    };
     match name {
         "branch.oid" => status.head = Oid::parse(value),
         "branch.head" => status.branch = Some(value.to_owned()).filter(|name| name != "(detached)"),
         "branch.upstream" => status.upstream = Some(value.to_owned()),
         "branch.ab" => {
-            let mut counts = value.split(' ').map(|count| count.trim_start_matches(['+', '-']).parse().ok());
+            let mut counts = value
+                .split(' ')
+                .map(|count| count.trim_start_matches(['+', '-']).parse().ok());
             (status.ahead, status.behind) = (counts.next().flatten(), counts.next().flatten());
         }
         _ => {}
@@ -184,20 +217,36 @@ mod tests {
         );
         let status = parse(text.as_bytes());
         assert_eq!(status.head, Oid::parse(&oid));
-        assert_eq!((status.branch.as_deref(), status.upstream.as_deref()), (Some("main"), Some("origin/main")));
+        assert_eq!(
+            (status.branch.as_deref(), status.upstream.as_deref()),
+            (Some("main"), Some("origin/main"))
+        );
         assert_eq!((status.ahead, status.behind), (Some(2), Some(3)));
         assert_eq!(status.staged().collect::<Vec<_>>(), ["a b.txt", "new name"]);
         assert_eq!(status.changed().collect::<Vec<_>>(), ["module"]);
         assert_eq!(status.unmerged().collect::<Vec<_>>(), ["both sides"]);
         assert_eq!(status.untracked().collect::<Vec<_>>(), ["un tracked"]);
-        assert_eq!(status.entries[2].state, State::Tracked { index: '.', work: 'M', submodule: true });
+        assert_eq!(
+            status.entries[2].state,
+            State::Tracked {
+                index: '.',
+                work: 'M',
+                submodule: true
+            }
+        );
     }
 
     #[test]
     fn status_lists_changed_paths() {
         let repository = Repository::new();
         let git = repository.git();
-        assert_eq!(git.status().unwrap(), Status { branch: Some("main".to_owned()), ..Status::default() });
+        assert_eq!(
+            git.status().unwrap(),
+            Status {
+                branch: Some("main".to_owned()),
+                ..Status::default()
+            }
+        );
         repository.write("a", "1\n");
         repository.write(".forge/x", "1\n");
         let head = repository.commit("first");
@@ -212,7 +261,10 @@ mod tests {
         assert_eq!(status.changed().collect::<Vec<_>>(), [".forge/x", "a"]);
         assert_eq!(status.staged().collect::<Vec<_>>(), ["staged"]);
         assert_eq!(status.untracked().collect::<Vec<_>>(), ["sub/new file\n"]);
-        assert_eq!(status.outside(".forge").collect::<Vec<_>>(), ["a", "staged", "sub/new file\n"]);
+        assert_eq!(
+            status.outside(".forge").collect::<Vec<_>>(),
+            ["a", "staged", "sub/new file\n"]
+        );
     }
 
     #[test]
@@ -223,6 +275,14 @@ mod tests {
         repository.run(&["config", "status.showUntrackedFiles", "no"]);
         repository.run(&["config", "color.ui", "always"]);
         repository.write("b", "1\n");
-        assert_eq!(repository.git().status().unwrap().untracked().collect::<Vec<_>>(), ["b"]);
+        assert_eq!(
+            repository
+                .git()
+                .status()
+                .unwrap()
+                .untracked()
+                .collect::<Vec<_>>(),
+            ["b"]
+        );
     }
 }

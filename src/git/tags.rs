@@ -45,7 +45,10 @@ impl Git {
     pub fn tags(&self, prefix: &str) -> Result<Vec<Tag>> {
         let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
         let mut refs = self.references(format!("refs/tags/{folder}").trim_end_matches('/'))?;
-        refs.retain(|(name, _)| name.strip_prefix("refs/tags/").is_some_and(|name| name.starts_with(prefix)));
+        refs.retain(|(name, _)| {
+            name.strip_prefix("refs/tags/")
+                .is_some_and(|name| name.starts_with(prefix))
+        });
         let names: String = refs.iter().map(|(_, oid)| format!("{oid}\n")).collect();
         let objects = self.objects(&names)?;
         let mut tags: Vec<Tag> = refs
@@ -53,22 +56,41 @@ impl Git {
             .zip(objects)
             .map(|((name, oid), object)| {
                 let name = name.trim_start_matches("refs/tags/").to_owned();
-                let mut tag =
-                    Tag { name, oid, commit: None, here: false, annotated: false, message: String::new(), time: None };
+                let mut tag = Tag {
+                    name,
+                    oid,
+                    commit: None,
+                    here: false,
+                    annotated: false,
+                    message: String::new(),
+                    time: None,
+                };
                 match object {
-                    Some(object) if object.kind == "tag" => fill(&mut tag, &String::from_utf8_lossy(&object.bytes)),
+                    Some(object) if object.kind == "tag" => {
+                        fill(&mut tag, &String::from_utf8_lossy(&object.bytes))
+                    }
                     Some(object) if object.kind == "commit" => tag.commit = Some(object.oid),
                     _ => {}
                 }
                 tag
             })
             .collect();
-        let commits: String = tags.iter().filter_map(|tag| Some(format!("{}\n", tag.commit.as_ref()?))).collect();
+        let commits: String = tags
+            .iter()
+            .filter_map(|tag| Some(format!("{}\n", tag.commit.as_ref()?)))
+            .collect();
         if !commits.is_empty() {
-            let run = Run { stdin: commits.into(), ..Run::default() };
-            let checked = self.succeed(&["cat-file", "--batch-check=%(objecttype)"], &run)?.text();
+            let run = Run {
+                stdin: commits.into(),
+                ..Run::default()
+            };
+            let checked = self
+                .succeed(&["cat-file", "--batch-check=%(objecttype)"], &run)?
+                .text();
             let marked = tags.iter_mut().filter(|tag| tag.commit.is_some());
-            marked.zip(checked.lines()).for_each(|(tag, kind)| tag.here = kind == "commit");
+            marked
+                .zip(checked.lines())
+                .for_each(|(tag, kind)| tag.here = kind == "commit");
         }
         Ok(tags)
     }
@@ -94,12 +116,24 @@ impl Git {
         }
         let mut run = Run::writing().stdin(message);
         run.environment = self.identity()?;
-        let args = ["tag", "--annotate", "--file=-", "--cleanup=verbatim", "--end-of-options", name, at.as_str()];
+        let args = [
+            "tag",
+            "--annotate",
+            "--file=-",
+            "--cleanup=verbatim",
+            "--end-of-options",
+            name,
+            at.as_str(),
+        ];
         let output = self.run(&args, &run)?;
         if output.ok() {
             return Ok(Created::Created);
         }
-        if self.reference(&full)?.is_some() { Ok(Created::AlreadyExists) } else { Err(complaint(&args, &output)) }
+        if self.reference(&full)?.is_some() {
+            Ok(Created::AlreadyExists)
+        } else {
+            Err(complaint(&args, &output))
+        }
     }
 
     /// Deletes a tag if it has not changed since it was read.
@@ -107,9 +141,17 @@ impl Git {
     /// # Errors
     /// `E_REFUSED` if it has changed; `E_GIT` if it cannot be written.
     pub fn drop_tag(&self, tag: &Tag, reason: &str) -> Result<()> {
-        match self.update_ref(&format!("refs/tags/{}", tag.name), None, Some(&tag.oid), reason)? {
+        match self.update_ref(
+            &format!("refs/tags/{}", tag.name),
+            None,
+            Some(&tag.oid),
+            reason,
+        )? {
             Updated::Done => Ok(()),
-            Updated::Differs => Err(Error::refused(format!("the tag {} is another one now", tag.name))),
+            Updated::Differs => Err(Error::refused(format!(
+                "the tag {} is another one now",
+                tag.name
+            ))),
         }
     }
 }
@@ -117,14 +159,26 @@ impl Git {
 /// Parses a tag object: lines `object`, `type`, `tag` and `tagger`, an empty line, the message.
 fn fill(tag: &mut Tag, text: &str) {
     let (head, message) = text.split_once("\n\n").unwrap_or((text, ""));
-    let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let field = |name: &str| {
+        head.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+    };
     tag.annotated = true;
-    tag.commit = field("object").and_then(Oid::parse).filter(|_| field("type") == Some("commit"));
+    tag.commit = field("object")
+        .and_then(Oid::parse)
+        .filter(|_| field("type") == Some("commit"));
     let seconds = field("tagger").and_then(|line| line.rsplit(' ').nth(1)?.parse().ok());
     tag.time = seconds.map(crate::log::seconds);
-    let signature =
-        ["-----BEGIN PGP SIGNATURE-----", "-----BEGIN SSH SIGNATURE-----", "-----BEGIN SIGNED MESSAGE-----"];
-    let end = signature.iter().filter_map(|mark| message.find(mark)).min().unwrap_or(message.len());
+    let signature = [
+        "-----BEGIN PGP SIGNATURE-----",
+        "-----BEGIN SSH SIGNATURE-----",
+        "-----BEGIN SIGNED MESSAGE-----",
+    ];
+    let end = signature
+        .iter()
+        .filter_map(|mark| message.find(mark))
+        .min()
+        .unwrap_or(message.len());
     tag.message = message[..end].to_owned();
 }
 
@@ -141,19 +195,47 @@ mod tests {
         let second = repository.commit("second");
         let message = "Working\n\n# no comment\n{\n  \"a\": 1\n}\n";
         let name = "checkpoint/SX9-123-v1";
-        assert_eq!(git.create_tag(name, &first, message).unwrap(), Created::Created);
-        assert_eq!(git.create_tag(name, &second, message).unwrap(), Created::AlreadyExists);
-        assert_eq!(git.create_tag("checkpoint/a:b", &second, message).unwrap_err().code, "E_USAGE");
-        assert_eq!(git.create_tag("checkpoint/SX9-123-v1/a", &second, message).unwrap_err().code, "E_GIT");
+        assert_eq!(
+            git.create_tag(name, &first, message).unwrap(),
+            Created::Created
+        );
+        assert_eq!(
+            git.create_tag(name, &second, message).unwrap(),
+            Created::AlreadyExists
+        );
+        assert_eq!(
+            git.create_tag("checkpoint/a:b", &second, message)
+                .unwrap_err()
+                .code,
+            "E_USAGE"
+        );
+        assert_eq!(
+            git.create_tag("checkpoint/SX9-123-v1/a", &second, message)
+                .unwrap_err()
+                .code,
+            "E_GIT"
+        );
         repository.run(&["tag", "checkpoint/light"]);
         repository.run(&["tag", "other"]);
         let tags = git.tags("checkpoint/").unwrap();
         assert_eq!(tags.len(), 2);
-        assert_eq!((tags[0].name.as_str(), &tags[0].commit, tags[0].here), (name, &Some(first), true));
-        assert_eq!((tags[0].message.as_str(), tags[0].annotated), (message, true));
+        assert_eq!(
+            (tags[0].name.as_str(), &tags[0].commit, tags[0].here),
+            (name, &Some(first), true)
+        );
+        assert_eq!(
+            (tags[0].message.as_str(), tags[0].annotated),
+            (message, true)
+        );
         assert!(tags[0].time.is_some());
-        assert_eq!((tags[1].annotated, &tags[1].commit, tags[1].here), (false, &Some(second), true));
-        assert_eq!(git.tag("checkpoint/SX9-123-v1").unwrap().as_ref(), Some(&tags[0]));
+        assert_eq!(
+            (tags[1].annotated, &tags[1].commit, tags[1].here),
+            (false, &Some(second), true)
+        );
+        assert_eq!(
+            git.tag("checkpoint/SX9-123-v1").unwrap().as_ref(),
+            Some(&tags[0])
+        );
         assert_eq!(git.tag("checkpoint/SX9-123").unwrap(), None);
         git.drop_tag(&tags[0], "test").unwrap();
         assert_eq!(git.tag(name).unwrap(), None);
@@ -165,9 +247,14 @@ mod tests {
         let git = repository.git();
         let first = repository.commit("first");
         let made = std::thread::scope(|scope| {
-            let each = || scope.spawn(|| git.create_tag("checkpoint/X-1-v1", &first, "m\n").unwrap());
+            let each =
+                || scope.spawn(|| git.create_tag("checkpoint/X-1-v1", &first, "m\n").unwrap());
             let threads: Vec<_> = std::iter::repeat_with(each).take(8).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).filter(|made| *made == Created::Created).count()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .filter(|made| *made == Created::Created)
+                .count()
         });
         assert_eq!(made, 1);
     }
@@ -179,8 +266,15 @@ mod tests {
         let git = Repository::bare_git_at(repository.path());
         git.create_tag("t", &first, "m\n").unwrap();
         let raw = repository.run(&["cat-file", "tag", "t"]);
-        assert!(raw.contains("tagger helmdeck <helmdeck@localhost>"), "{raw}");
-        assert!(!repository.run(&["config", "--list", "--local"]).contains("user."));
+        assert!(
+            raw.contains("tagger helmdeck <helmdeck@localhost>"),
+            "{raw}"
+        );
+        assert!(
+            !repository
+                .run(&["config", "--list", "--local"])
+                .contains("user.")
+        );
     }
 
     #[test]
@@ -189,9 +283,16 @@ mod tests {
         let git = repository.git();
         let first = repository.commit("first");
         git.create_tag("checkpoint/a", &first, "m\n").unwrap();
-        let object = repository.path().join(".git/objects").join(&first.as_str()[..2]).join(&first.as_str()[2..]);
+        let object = repository
+            .path()
+            .join(".git/objects")
+            .join(&first.as_str()[..2])
+            .join(&first.as_str()[2..]);
         std::fs::remove_file(object).unwrap();
         let tag = git.tag("checkpoint/a").unwrap().unwrap();
-        assert_eq!((tag.commit, tag.here, tag.message.as_str()), (Some(first), false, "m\n"));
+        assert_eq!(
+            (tag.commit, tag.here, tag.message.as_str()),
+            (Some(first), false, "m\n")
+        );
     }
 }

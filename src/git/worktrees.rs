@@ -32,7 +32,11 @@ impl Git {
     /// # Errors
     /// As [`Git::succeed`].
     pub fn worktrees(&self) -> Result<Vec<Worktree>> {
-        Ok(parse(&self.read(&["worktree", "list", "--porcelain", "-z"])?.stdout))
+        Ok(parse(
+            &self
+                .read(&["worktree", "list", "--porcelain", "-z"])?
+                .stdout,
+        ))
     }
 
     /// Adds a work tree: the commit that is checked out here, and no branch.
@@ -54,7 +58,8 @@ impl Git {
 
     fn succeed_at(&self, args: &[&str], folder: &Path, run: &Run) -> Result<()> {
         let folder = folder.to_string_lossy();
-        self.succeed(&[args, &["--", &folder]].concat(), run).map(drop)
+        self.succeed(&[args, &["--", &folder]].concat(), run)
+            .map(drop)
     }
 
     /// Returns another work tree, with the same options.
@@ -71,7 +76,10 @@ fn parse(bytes: &[u8]) -> Vec<Worktree> {
     for line in bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy) {
         let (name, value) = line.split_once(' ').unwrap_or((&line, ""));
         if name == "worktree" {
-            all.push(Worktree { path: value.into(), ..Worktree::default() });
+            all.push(Worktree {
+                path: value.into(),
+                ..Worktree::default()
+            });
         }
         let Some(last) = all.last_mut() else { continue };
         match name {
@@ -100,7 +108,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap().join("other tree");
         let text = path.to_str().unwrap();
-        repository.run(&["worktree", "add", "--quiet", "-b", "forge/rollback/a-1", text, first.as_str()]);
+        repository.run(&[
+            "worktree",
+            "add",
+            "--quiet",
+            "-b",
+            "forge/rollback/a-1",
+            text,
+            first.as_str(),
+        ]);
         let other = git.elsewhere(&path).unwrap().unwrap();
         assert_eq!(other.root(), path);
         assert_eq!(other.head().unwrap(), Some(first));
@@ -108,8 +124,14 @@ mod tests {
         assert_ne!(other.git_dir(), git.git_dir());
         let all = git.worktrees().unwrap();
         assert_eq!(all.len(), 2);
-        assert_eq!((&all[0].head, all[0].branch.as_deref()), (&Some(second), Some("main")));
-        assert_eq!((&all[1].path, all[1].branch.as_deref()), (&path, Some("forge/rollback/a-1")));
+        assert_eq!(
+            (&all[0].head, all[0].branch.as_deref()),
+            (&Some(second), Some("main"))
+        );
+        assert_eq!(
+            (&all[1].path, all[1].branch.as_deref()),
+            (&path, Some("forge/rollback/a-1"))
+        );
         std::fs::remove_dir_all(&path).unwrap();
         assert!(git.worktrees().unwrap()[1].gone);
     }

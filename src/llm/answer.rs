@@ -39,7 +39,9 @@ impl Usage {
     /// Adds those of another answer.
     pub const fn add(&mut self, other: &Self) {
         self.prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);
-        self.completion_tokens = self.completion_tokens.saturating_add(other.completion_tokens);
+        self.completion_tokens = self
+            .completion_tokens
+            .saturating_add(other.completion_tokens);
         self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
     }
 }
@@ -87,14 +89,17 @@ impl Answer {
             (None, true) => Some(String::new()),
             (text, _) => text.clone(),
         };
-        Message::Assistant { content, tool_calls: self.tool_calls.clone() }
+        Message::Assistant {
+            content,
+            tool_calls: self.tool_calls.clone(),
+        }
     }
 }
 
 /// Reads the body of a successful answer.
 ///
-/// A field that cannot be understood counts as absent: an answer that was paid for is not thrown away because of an odd
-/// field.
+/// A field that cannot be understood counts as absent: an answer that was paid for is not thrown
+/// away because of an odd field.
 ///
 /// # Errors
 /// What it took, as far as the body says, if it is no answer: no JSON, or no choice in it.
@@ -105,8 +110,13 @@ pub(crate) fn read(body: &[u8]) -> Result<Answer, Taken> {
     let said: Said = serde_json::from_value(choice.message).map_err(|_| taken)?;
     let tool_calls = said.tool_calls.into_iter().enumerate();
     Ok(Answer {
-        text: said.content.and_then(Content::text).filter(|text| !text.is_empty()),
-        tool_calls: tool_calls.map(|(index, call)| call.into_call(index)).collect(),
+        text: said
+            .content
+            .and_then(Content::text)
+            .filter(|text| !text.is_empty()),
+        tool_calls: tool_calls
+            .map(|(index, call)| call.into_call(index))
+            .collect(),
         finish: choice.finish_reason.unwrap_or(Finish::Other),
         usage: taken.usage,
         cost: taken.cost,
@@ -122,7 +132,9 @@ pub(crate) struct Taken {
 }
 
 /// Reads a value; one of another form is as if it were not there.
-fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(deserializer: D) -> Result<T, D::Error> {
+fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     Ok(serde_json::from_value(Value::deserialize(deserializer)?).unwrap_or_default())
 }
 
@@ -196,8 +208,16 @@ impl RawToolCall {
             Value::Null => String::new(),
             other => other.to_string(),
         };
-        let id = if self.id.is_empty() { format!("call_{index}") } else { self.id };
-        ToolCall { id, name: self.function.name, arguments }
+        let id = if self.id.is_empty() {
+            format!("call_{index}")
+        } else {
+            self.id
+        };
+        ToolCall {
+            id,
+            name: self.function.name,
+            arguments,
+        }
     }
 }
 
@@ -209,7 +229,8 @@ struct Spent {
     completion_tokens: Value,
     #[serde(default)]
     prompt_tokens_details: Value,
-    /// In USD: <https://openrouter.ai/docs/use-cases/usage-accounting>; LiteLLM's proxy can say it too.
+    /// In USD: <https://openrouter.ai/docs/use-cases/usage-accounting>; LiteLLM's proxy can say it
+    /// too.
     #[serde(default)]
     cost: Value,
 }
@@ -217,7 +238,8 @@ struct Spent {
 impl Spent {
     /// Returns the usage in the body.
     ///
-    /// If only one of the two token counts can be read, both are unknown: a price of half of them would be wrong.
+    /// If only one of the two token counts can be read, both are unknown: a price of half of them
+    /// would be wrong.
     fn taken(&self) -> Taken {
         let both = count(&self.prompt_tokens).zip(count(&self.completion_tokens));
         Taken {
@@ -226,12 +248,20 @@ impl Spent {
                 completion_tokens,
                 cached_tokens: count(&self.prompt_tokens_details["cached_tokens"]).unwrap_or(0),
             }),
-            cost: self.cost.as_f64().filter(|usd| usd.is_finite() && *usd >= 0.0),
+            cost: self
+                .cost
+                .as_f64()
+                .filter(|usd| usd.is_finite() && *usd >= 0.0),
         }
     }
 }
 
 /// Reads a number of tokens. It may be written with a fraction.
 fn count(value: &Value) -> Option<u64> {
-    value.as_u64().or_else(|| value.as_f64().filter(|number| (0.0..1e15).contains(number)).map(|number| number as u64))
+    value.as_u64().or_else(|| {
+        value
+            .as_f64()
+            .filter(|number| (0.0..1e15).contains(number))
+            .map(|number| number as u64)
+    })
 }

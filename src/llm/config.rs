@@ -13,7 +13,8 @@ use crate::answer::Usage;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Base URL of the operator's endpoint, such as `https://api.openai.com/v1`. Default: empty, none.
+    /// Base URL of the operator's endpoint, such as `https://api.openai.com/v1`. Default: empty,
+    /// none.
     ///
     /// `/chat/completions` is added to its path. Its host and port are always reachable.
     pub endpoint: String,
@@ -70,7 +71,10 @@ impl Config {
     /// A message that names the setting.
     pub fn validate(&self) -> Result<(), String> {
         self.base_url()?;
-        for (name, duration) in [("timeout", self.timeout), ("idle_timeout", self.idle_timeout)] {
+        for (name, duration) in [
+            ("timeout", self.timeout),
+            ("idle_timeout", self.idle_timeout),
+        ] {
             if duration.is_zero() {
                 return Err(format!("llm.{name} is 0; no model answers that fast"));
             }
@@ -79,10 +83,15 @@ impl Config {
             return Err("llm.max_response_bytes is 0; no answer would fit".to_owned());
         }
         if !self.model.is_empty() && !self.allows(&self.model) {
-            return Err(format!("llm.model {:?} is not among llm.models", self.model));
+            return Err(format!(
+                "llm.model {:?} is not among llm.models",
+                self.model
+            ));
         }
         match self.prices.iter().find(|(_, price)| !price.is_sensible()) {
-            Some((model, _)) => Err(format!("llm.prices.\"{model}\" must not be negative or infinite")),
+            Some((model, _)) => Err(format!(
+                "llm.prices.\"{model}\" must not be negative or infinite"
+            )),
             None => Ok(()),
         }
     }
@@ -100,7 +109,9 @@ impl Config {
         if self.endpoint.is_empty() {
             return Ok(None);
         }
-        crate::endpoint::parse(&self.endpoint).map(Some).map_err(|message| format!("llm.endpoint {message}"))
+        crate::endpoint::parse(&self.endpoint)
+            .map(Some)
+            .map_err(|message| format!("llm.endpoint {message}"))
     }
 }
 

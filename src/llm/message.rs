@@ -38,21 +38,33 @@ pub enum Message {
 impl Message {
     /// Makes a message of the system.
     pub fn system(content: impl Into<String>) -> Self {
-        Self::System { content: content.into() }
+        Self::System {
+            content: content.into(),
+        }
     }
 
     /// Makes a message of the user.
     pub fn user(content: impl Into<String>) -> Self {
-        Self::User { content: content.into() }
+        Self::User {
+            content: content.into(),
+        }
     }
 
     /// Returns its size: the bytes of its texts.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
-            Self::System { content } | Self::User { content } | Self::Tool { content, .. } => content.len(),
-            Self::Assistant { content, tool_calls } => {
-                let calls: usize = tool_calls.iter().map(|call| call.name.len() + call.arguments.len()).sum();
+            Self::System { content } | Self::User { content } | Self::Tool { content, .. } => {
+                content.len()
+            }
+            Self::Assistant {
+                content,
+                tool_calls,
+            } => {
+                let calls: usize = tool_calls
+                    .iter()
+                    .map(|call| call.name.len() + call.arguments.len())
+                    .sum();
                 content.as_ref().map_or(0, String::len) + calls
             }
         }
@@ -75,7 +87,10 @@ impl Serialize for ToolCall {
         let mut call = serializer.serialize_struct("ToolCall", 3)?;
         call.serialize_field("id", &self.id)?;
         call.serialize_field("type", "function")?;
-        call.serialize_field("function", &json!({"name": self.name, "arguments": self.arguments}))?;
+        call.serialize_field(
+            "function",
+            &json!({"name": self.name, "arguments": self.arguments}),
+        )?;
         call.end()
     }
 }

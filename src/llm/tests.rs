@@ -17,14 +17,25 @@ fn config(endpoint: &str) -> Config {
         endpoint: endpoint.to_owned(),
         model: "small".to_owned(),
         retry_wait: Duration::from_millis(1),
-        prices: [("small".to_owned(), Price { input: 2.0, output: 10.0, cached: Some(0.5) })].into(),
+        prices: [(
+            "small".to_owned(),
+            Price {
+                input: 2.0,
+                output: 10.0,
+                cached: Some(0.5),
+            },
+        )]
+        .into(),
         ..Config::default()
     }
 }
 
 fn egress(allow: &[&str]) -> Egress {
     let allow = allow.iter().map(|text| text.parse().unwrap()).collect();
-    Egress::new(helmdeck_egress::Config { allow, ..helmdeck_egress::Config::default() })
+    Egress::new(helmdeck_egress::Config {
+        allow,
+        ..helmdeck_egress::Config::default()
+    })
 }
 
 fn client(server: &ChatServer) -> Client {
@@ -44,10 +55,23 @@ async fn ask(client: &Client, deadline: Option<Duration>) -> Result<Answer> {
     ask_at(client, &endpoint, deadline).await
 }
 
-async fn ask_at(client: &Client, endpoint: &Endpoint, deadline: Option<Duration>) -> Result<Answer> {
+async fn ask_at(
+    client: &Client,
+    endpoint: &Endpoint,
+    deadline: Option<Duration>,
+) -> Result<Answer> {
     let messages = [Message::system("rules"), Message::user("question")];
-    let request = Request { messages: &messages, ..Request::default() };
-    Ok(client.chat(endpoint, &request, deadline.map(|wait| Instant::now() + wait)).await?)
+    let request = Request {
+        messages: &messages,
+        ..Request::default()
+    };
+    Ok(client
+        .chat(
+            endpoint,
+            &request,
+            deadline.map(|wait| Instant::now() + wait),
+        )
+        .await?)
 }
 
 async fn failing(reply: ChatReply) -> (Error, usize) {
@@ -67,14 +91,33 @@ async fn an_answer_has_its_text_its_tokens_and_its_cost() {
     });
     let server = ChatServer::playing(vec![ChatReply::json(&body)]).await;
     let answer = ask(&client(&server), None).await.unwrap();
-    assert_eq!((answer.text.as_deref(), answer.finish, answer.attempts), (Some("hello"), Finish::Stop, 1));
-    assert_eq!(answer.usage, Some(Usage { prompt_tokens: 1000, completion_tokens: 100, cached_tokens: 400 }));
+    assert_eq!(
+        (answer.text.as_deref(), answer.finish, answer.attempts),
+        (Some("hello"), Finish::Stop, 1)
+    );
+    assert_eq!(
+        answer.usage,
+        Some(Usage {
+            prompt_tokens: 1000,
+            completion_tokens: 100,
+            cached_tokens: 400
+        })
+    );
     // 600 fresh at 2, 400 cached at 0.5, 100 out at 10, per million.
     assert!((answer.cost.unwrap() - 0.0024).abs() < 1e-12);
 
     let request = &server.requests()[0];
-    assert!(request.head.starts_with("POST /v1/chat/completions HTTP/1.1"), "{}", request.head);
-    assert_eq!(request.header("authorization"), Some(&*format!("Bearer {KEY}")));
+    assert!(
+        request
+            .head
+            .starts_with("POST /v1/chat/completions HTTP/1.1"),
+        "{}",
+        request.head
+    );
+    assert_eq!(
+        request.header("authorization"),
+        Some(&*format!("Bearer {KEY}"))
+    );
     let expected = json!({"model": "small", "messages": [
         {"role": "system", "content": "rules"}, {"role": "user", "content": "question"},
     ]});
@@ -107,38 +150,83 @@ async fn tool_calls_are_read_in_every_form_and_written_back() {
     let client = client(&server);
     let answer = ask(&client, None).await.unwrap();
     assert_eq!(answer.finish, Finish::ToolCalls);
-    let calls: Vec<_> = answer.tool_calls.iter().map(|call| (&*call.id, &*call.arguments)).collect();
-    assert_eq!(calls, [("a", r#"{"command":"ls"}"#), ("call_1", r#"{"command":"pwd"}"#)]);
+    let calls: Vec<_> = answer
+        .tool_calls
+        .iter()
+        .map(|call| (&*call.id, &*call.arguments))
+        .collect();
+    assert_eq!(
+        calls,
+        [
+            ("a", r#"{"command":"ls"}"#),
+            ("call_1", r#"{"command":"pwd"}"#)
+        ]
+    );
 
-    let tool = Tool { name: "bash".into(), description: "runs".into(), parameters: json!({"type": "object"}) };
-    let messages = [answer.message(), Message::Tool { tool_call_id: "a".into(), content: "out".into() }];
-    let request = Request { messages: &messages, tools: &[tool], temperature: Some(0.5), max_tokens: Some(7) };
-    client.chat(&client.endpoint(None, None, None).unwrap(), &request, None).await.unwrap();
+    let tool = Tool {
+        name: "bash".into(),
+        description: "runs".into(),
+        parameters: json!({"type": "object"}),
+    };
+    let messages = [
+        answer.message(),
+        Message::Tool {
+            tool_call_id: "a".into(),
+            content: "out".into(),
+        },
+    ];
+    let request = Request {
+        messages: &messages,
+        tools: &[tool],
+        temperature: Some(0.5),
+        max_tokens: Some(7),
+    };
+    client
+        .chat(&client.endpoint(None, None, None).unwrap(), &request, None)
+        .await
+        .unwrap();
     let sent = &server.requests()[1].body;
     assert_eq!(sent["messages"][0]["content"], serde_json::Value::Null);
-    let first =
-        json!({"id": "a", "type": "function", "function": {"name": "bash", "arguments": "{\"command\":\"ls\"}"}});
+    let first = json!({"id": "a", "type": "function", "function": {"name": "bash", "arguments": "{\"command\":\"ls\"}"}});
     assert_eq!(sent["messages"][0]["tool_calls"][0], first);
-    assert_eq!(sent["messages"][1], json!({"role": "tool", "tool_call_id": "a", "content": "out"}));
+    assert_eq!(
+        sent["messages"][1],
+        json!({"role": "tool", "tool_call_id": "a", "content": "out"})
+    );
     assert_eq!(sent["tools"][0]["function"]["name"], "bash");
-    assert_eq!((&sent["temperature"], &sent["max_tokens"]), (&json!(0.5), &json!(7)));
+    assert_eq!(
+        (&sent["temperature"], &sent["max_tokens"]),
+        (&json!(0.5), &json!(7))
+    );
 }
 
 #[tokio::test]
 async fn text_in_parts_is_one_text() {
-    let message = json!({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]});
+    let message =
+        json!({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]});
     let server = ChatServer::playing(vec![ChatReply::message(&message, "something_new")]).await;
     let answer = ask(&client(&server), None).await.unwrap();
-    assert_eq!((answer.text.as_deref(), answer.finish), (Some("ab"), Finish::Other));
+    assert_eq!(
+        (answer.text.as_deref(), answer.finish),
+        (Some("ab"), Finish::Other)
+    );
 }
 
 #[tokio::test]
 async fn a_limit_and_a_failure_pass_by_themselves() {
     let limited = ChatReply::error(429, "rate_limit_exceeded").with_header("retry-after-ms: 20");
-    let replies = vec![limited, ChatReply::error(503, "busy"), ChatReply::Broken, ChatReply::text("at last")];
+    let replies = vec![
+        limited,
+        ChatReply::error(503, "busy"),
+        ChatReply::Broken,
+        ChatReply::text("at last"),
+    ];
     let server = ChatServer::playing(replies).await;
     let answer = ask(&client(&server), None).await.unwrap();
-    assert_eq!((answer.text.as_deref(), answer.attempts), (Some("at last"), 4));
+    assert_eq!(
+        (answer.text.as_deref(), answer.attempts),
+        (Some("at last"), 4)
+    );
     assert_eq!(server.requests().len(), 4);
 }
 
@@ -146,14 +234,26 @@ async fn a_limit_and_a_failure_pass_by_themselves() {
 async fn a_wait_beyond_the_deadline_or_the_longest_wait_ends_at_once() {
     let limited = || ChatReply::error(429, "rate_limit_exceeded").with_header("Retry-After: 30");
     let server = ChatServer::playing(vec![limited()]).await;
-    let error = ask(&client(&server), Some(Duration::from_secs(20))).await.unwrap_err();
+    let error = ask(&client(&server), Some(Duration::from_secs(20)))
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), Code::RateLimited);
     assert_eq!(error.retry_after(), Some(Duration::from_secs(30)));
     assert_eq!(server.requests().len(), 1);
 
     let patient = config(&server.url());
-    let client = Client::new(&egress(&[]), Config { max_retry_wait: Duration::from_secs(29), ..patient }).unwrap();
-    assert_eq!(ask(&client, None).await.unwrap_err().code(), Code::RateLimited);
+    let client = Client::new(
+        &egress(&[]),
+        Config {
+            max_retry_wait: Duration::from_secs(29),
+            ..patient
+        },
+    )
+    .unwrap();
+    assert_eq!(
+        ask(&client, None).await.unwrap_err().code(),
+        Code::RateLimited
+    );
     assert_eq!(server.requests().len(), 2);
 }
 
@@ -174,26 +274,46 @@ async fn an_answer_that_gets_lost_is_asked_for_once_more_only_because_it_costs()
         let server = ChatServer::playing(vec![reply]).await;
         let client = client(&server);
         let messages = [Message::user("question")];
-        let request = Request { messages: &messages, ..Request::default() };
+        let request = Request {
+            messages: &messages,
+            ..Request::default()
+        };
         let endpoint = client.endpoint(None, None, key()).unwrap();
         let unanswered = client.chat(&endpoint, &request, None).await.unwrap_err();
-        assert_eq!((unanswered.error.code(), unanswered.lost), (Code::HandlerFailed, true));
+        assert_eq!(
+            (unanswered.error.code(), unanswered.lost),
+            (Code::HandlerFailed, true)
+        );
         assert_eq!(server.requests().len(), 2);
     }
     let server = ChatServer::playing(vec![ChatReply::error(503, "busy")]).await;
     let client = client(&server);
     let endpoint = client.endpoint(None, None, key()).unwrap();
-    assert!(!client.chat(&endpoint, &Request::default(), None).await.unwrap_err().lost);
+    assert!(
+        !client
+            .chat(&endpoint, &Request::default(), None)
+            .await
+            .unwrap_err()
+            .lost
+    );
 }
 
 #[tokio::test]
 async fn what_a_lost_answer_took_is_part_of_the_next_one_and_unknown_if_nobody_tells() {
     let usage = json!({"prompt_tokens": 1000, "completion_tokens": 100});
     let lost = ChatReply::json(&json!({"choices": [], "usage": usage}));
-    let good = ChatReply::json(&json!({"choices": [{"message": {"content": "x"}}], "usage": usage}));
+    let good =
+        ChatReply::json(&json!({"choices": [{"message": {"content": "x"}}], "usage": usage}));
     let server = ChatServer::playing(vec![lost, good.clone()]).await;
     let answer = ask(&client(&server), None).await.unwrap();
-    assert_eq!(answer.usage, Some(Usage { prompt_tokens: 2000, completion_tokens: 200, cached_tokens: 0 }));
+    assert_eq!(
+        answer.usage,
+        Some(Usage {
+            prompt_tokens: 2000,
+            completion_tokens: 200,
+            cached_tokens: 0
+        })
+    );
     // Twice 1000 in at 2 and 100 out at 10, per million.
     assert!((answer.cost.unwrap() - 0.006).abs() < 1e-12);
 
@@ -206,10 +326,26 @@ async fn what_a_lost_answer_took_is_part_of_the_next_one_and_unknown_if_nobody_t
 async fn an_odd_field_beside_a_good_answer_costs_nothing_but_itself() {
     let with = |usage| json!({"choices": [{"message": {"content": "x"}, "finish_reason": 5}], "usage": usage});
     for (usage, expected, cost) in [
-        (json!({"prompt_tokens": null, "completion_tokens": 1}), None, None),
-        (json!({"prompt_tokens": 10.0, "completion_tokens": 1.0}), Some((10, 1)), Some(0.00003)),
-        (json!({"prompt_tokens": -1, "completion_tokens": "many", "cost": 0.5}), None, Some(0.5)),
-        (json!({"prompt_tokens": 10, "completion_tokens": 1, "cost": "free"}), Some((10, 1)), Some(0.00003)),
+        (
+            json!({"prompt_tokens": null, "completion_tokens": 1}),
+            None,
+            None,
+        ),
+        (
+            json!({"prompt_tokens": 10.0, "completion_tokens": 1.0}),
+            Some((10, 1)),
+            Some(0.00003),
+        ),
+        (
+            json!({"prompt_tokens": -1, "completion_tokens": "many", "cost": 0.5}),
+            None,
+            Some(0.5),
+        ),
+        (
+            json!({"prompt_tokens": 10, "completion_tokens": 1, "cost": "free"}),
+            Some((10, 1)),
+            Some(0.00003),
+        ),
         (
             json!({"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": 7}),
             Some((10, 1)),
@@ -219,16 +355,32 @@ async fn an_odd_field_beside_a_good_answer_costs_nothing_but_itself() {
     ] {
         let server = ChatServer::playing(vec![ChatReply::json(&with(usage.clone()))]).await;
         let answer = ask(&client(&server), None).await.unwrap();
-        assert_eq!((answer.text.as_deref(), answer.attempts, answer.finish), (Some("x"), 1, Finish::Other), "{usage}");
-        let tokens = answer.usage.map(|usage| (usage.prompt_tokens, usage.completion_tokens));
+        assert_eq!(
+            (answer.text.as_deref(), answer.attempts, answer.finish),
+            (Some("x"), 1, Finish::Other),
+            "{usage}"
+        );
+        let tokens = answer
+            .usage
+            .map(|usage| (usage.prompt_tokens, usage.completion_tokens));
         assert_eq!(tokens, expected, "{usage}");
-        assert_eq!(answer.cost.map(|usd| (usd * 1e9).round()), cost.map(|usd: f64| (usd * 1e9).round()), "{usage}");
+        assert_eq!(
+            answer.cost.map(|usd| (usd * 1e9).round()),
+            cost.map(|usd: f64| (usd * 1e9).round()),
+            "{usage}"
+        );
     }
-    let message =
-        json!({"content": {"odd": 1}, "tool_calls": [{"id": 5, "function": {"name": null, "arguments": "{}"}}]});
+    let message = json!({"content": {"odd": 1}, "tool_calls": [{"id": 5, "function": {"name": null, "arguments": "{}"}}]});
     let server = ChatServer::playing(vec![ChatReply::message(&message, "tool_calls")]).await;
     let answer = ask(&client(&server), None).await.unwrap();
-    assert_eq!((answer.text, &*answer.tool_calls[0].id, &*answer.tool_calls[0].name), (None, "call_0", ""));
+    assert_eq!(
+        (
+            answer.text,
+            &*answer.tool_calls[0].id,
+            &*answer.tool_calls[0].name
+        ),
+        (None, "call_0", "")
+    );
 }
 
 #[test]
@@ -244,14 +396,21 @@ fn only_the_models_that_the_operator_allows_are_asked() {
         (None, Some("Large"), false),
         (Some("https://model.example/v1"), Some("dear"), false),
     ] {
-        let found = client.endpoint(given, model, None).map(|endpoint| endpoint.model);
+        let found = client
+            .endpoint(given, model, None)
+            .map(|endpoint| endpoint.model);
         assert_eq!(found.is_ok(), allowed, "{model:?}");
         if let Err(error) = found {
             assert_eq!(error.code(), Code::Forbidden);
             assert!(error.message().contains("[llm] models"), "{error}");
         }
     }
-    assert!(some(&["large"]).validate().unwrap_err().contains("llm.models"));
+    assert!(
+        some(&["large"])
+            .validate()
+            .unwrap_err()
+            .contains("llm.models")
+    );
 }
 
 #[tokio::test]
@@ -270,7 +429,8 @@ async fn each_refusal_has_its_code_and_is_not_repeated() {
         let (error, requests) = failing(ChatReply::error(status, code)).await;
         assert_eq!((error.code(), requests), (expected, 1), "{status} {code}");
     }
-    let llama = json!({"error": {"code": 400, "type": "exceed_context_size_error", "message": "x"}});
+    let llama =
+        json!({"error": {"code": 400, "type": "exceed_context_size_error", "message": "x"}});
     let (error, _) = failing(ChatReply::Http(400, vec![], llama.to_string().into_bytes())).await;
     assert_eq!(error.code(), Code::TooLarge);
 }
@@ -279,7 +439,10 @@ async fn each_refusal_has_its_code_and_is_not_repeated() {
 async fn the_endpoints_words_are_repeated_without_the_key() {
     let body = json!({"error": {"message": format!("no\ttools for {KEY}"), "code": null}});
     let (error, _) = failing(ChatReply::Http(400, vec![], body.to_string().into_bytes())).await;
-    assert!(error.message().ends_with(": no tools for [secret]"), "{error}");
+    assert!(
+        error.message().ends_with(": no tools for [secret]"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -289,14 +452,27 @@ async fn an_answer_without_end_and_one_that_never_comes_are_cut_off() {
     assert!(error.message().contains("over 1048576 bytes"), "{error}");
 
     let server = ChatServer::playing(vec![ChatReply::Silent]).await;
-    let error = ask(&client(&server), Some(Duration::from_millis(200))).await.unwrap_err();
+    let error = ask(&client(&server), Some(Duration::from_millis(200)))
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), Code::Timeout);
     for hasty in [
-        Config { idle_timeout: Duration::from_millis(50), max_repeats: 1, ..config(&server.url()) },
-        Config { timeout: Duration::from_millis(50), max_repeats: 1, ..config(&server.url()) },
+        Config {
+            idle_timeout: Duration::from_millis(50),
+            max_repeats: 1,
+            ..config(&server.url())
+        },
+        Config {
+            timeout: Duration::from_millis(50),
+            max_repeats: 1,
+            ..config(&server.url())
+        },
     ] {
         let client = Client::new(&egress(&[]), hasty).unwrap();
-        assert_eq!(ask(&client, None).await.unwrap_err().code(), Code::HandlerFailed);
+        assert_eq!(
+            ask(&client, None).await.unwrap_err().code(),
+            Code::HandlerFailed
+        );
     }
 }
 
@@ -305,16 +481,25 @@ async fn a_redirect_is_not_followed() {
     let other = ChatServer::playing(vec![ChatReply::text("caught")]).await;
     let location = format!("location: {}/chat/completions", other.url());
     let (error, requests) = failing(ChatReply::error(308, "").with_header(&location)).await;
-    assert_eq!((error.code(), requests, other.requests().len()), (Code::InvalidInput, 1, 0));
+    assert_eq!(
+        (error.code(), requests, other.requests().len()),
+        (Code::InvalidInput, 1, 0)
+    );
 }
 
 #[tokio::test]
 async fn a_given_endpoint_is_reached_only_where_it_may_be() {
     let server = ChatServer::playing(vec![ChatReply::text("hi")]).await;
     let client = Client::new(&egress(&[]), config("http://127.0.0.1:9/v1")).unwrap();
-    let error = client.endpoint(Some(&server.url()), None, key()).unwrap_err();
+    let error = client
+        .endpoint(Some(&server.url()), None, key())
+        .unwrap_err();
     assert_eq!(error.code(), Code::Forbidden);
-    for url in ["ftp://example.com", "nonsense", "https://user:pw-canary@example.com/v1"] {
+    for url in [
+        "ftp://example.com",
+        "nonsense",
+        "https://user:pw-canary@example.com/v1",
+    ] {
         let error = client.endpoint(Some(url), None, None).unwrap_err();
         assert_eq!(error.code(), Code::InvalidInput);
         assert!(!error.to_string().contains("pw-canary"), "{error}");
@@ -324,25 +509,57 @@ async fn a_given_endpoint_is_reached_only_where_it_may_be() {
 #[tokio::test]
 async fn a_given_endpoint_gets_the_key_only_if_it_is_bound_to_that_host() {
     let server = ChatServer::playing(vec![ChatReply::text("hi")]).await;
-    let client = Client::new(&egress(&["127.0.0.1", "model.example"]), config("http://127.0.0.1:9/v1")).unwrap();
-    for (key, sent) in [(key(), false), (bound("model.example"), false), (bound("127.0.0.1"), true), (None, false)] {
+    let client = Client::new(
+        &egress(&["127.0.0.1", "model.example"]),
+        config("http://127.0.0.1:9/v1"),
+    )
+    .unwrap();
+    for (key, sent) in [
+        (key(), false),
+        (bound("model.example"), false),
+        (bound("127.0.0.1"), true),
+        (None, false),
+    ] {
         let endpoint = client.endpoint(Some(&server.url()), None, key).unwrap();
         assert!(!format!("{endpoint:?} {client:?}").contains(KEY));
         let answer = ask_at(&client, &endpoint, None).await.unwrap();
         assert_eq!(answer.cost, None, "another endpoint has other prices");
         let requests = server.requests();
-        assert_eq!(requests.last().unwrap().header("authorization").is_some(), sent);
+        assert_eq!(
+            requests.last().unwrap().header("authorization").is_some(),
+            sent
+        );
     }
     // Over a network without encryption, no host from an input gets it.
-    assert!(client.endpoint(Some("http://model.example/v1"), None, bound("model.example")).unwrap().withheld);
-    assert!(!client.endpoint(Some("https://model.example/v1"), None, bound("model.example")).unwrap().withheld);
+    assert!(
+        client
+            .endpoint(
+                Some("http://model.example/v1"),
+                None,
+                bound("model.example")
+            )
+            .unwrap()
+            .withheld
+    );
+    assert!(
+        !client
+            .endpoint(
+                Some("https://model.example/v1"),
+                None,
+                bound("model.example")
+            )
+            .unwrap()
+            .withheld
+    );
 }
 
 #[tokio::test]
 async fn a_withheld_key_is_named_when_the_endpoint_wants_one() {
     let server = ChatServer::playing(vec![ChatReply::error(401, "x")]).await;
     let client = Client::new(&egress(&["127.0.0.1"]), Config::default()).unwrap();
-    let endpoint = client.endpoint(Some(&server.url()), Some("m"), key()).unwrap();
+    let endpoint = client
+        .endpoint(Some(&server.url()), Some("m"), key())
+        .unwrap();
     let error = ask_at(&client, &endpoint, None).await.unwrap_err();
     assert_eq!(error.code(), Code::CredentialInvalid);
     assert!(error.message().contains("bound to this host"), "{error}");
@@ -351,9 +568,17 @@ async fn a_withheld_key_is_named_when_the_endpoint_wants_one() {
 #[test]
 fn the_operators_endpoint_named_again_stays_the_operators() {
     let client = Client::new(&egress(&[]), config("http://127.0.0.1:9/v1/")).unwrap();
-    let endpoint = client.endpoint(Some("http://127.0.0.1:9/v1"), None, key()).unwrap();
+    let endpoint = client
+        .endpoint(Some("http://127.0.0.1:9/v1"), None, key())
+        .unwrap();
     assert!(endpoint.key.is_some());
-    assert_eq!(client.endpoint(None, None, bound("other.example")).unwrap_err().code(), Code::Forbidden);
+    assert_eq!(
+        client
+            .endpoint(None, None, bound("other.example"))
+            .unwrap_err()
+            .code(),
+        Code::Forbidden
+    );
 }
 
 #[test]
@@ -369,9 +594,15 @@ fn what_is_missing_is_said() {
 #[test]
 fn a_base_url_keeps_its_query() {
     for (base, expected) in [
-        ("https://a.example/v1", "https://a.example/v1/chat/completions"),
+        (
+            "https://a.example/v1",
+            "https://a.example/v1/chat/completions",
+        ),
         ("https://a.example", "https://a.example/chat/completions"),
-        ("https://a.example/x/?api-version=1#y", "https://a.example/x/chat/completions?api-version=1"),
+        (
+            "https://a.example/x/?api-version=1#y",
+            "https://a.example/x/chat/completions?api-version=1",
+        ),
     ] {
         assert_eq!(completions(&base.parse().unwrap()).as_str(), expected);
     }
@@ -380,13 +611,45 @@ fn a_base_url_keeps_its_query() {
 #[test]
 fn settings_that_cannot_be_are_named() {
     for (config, named) in [
-        (Config { endpoint: "example.com".into(), ..Config::default() }, "llm.endpoint"),
-        (Config { endpoint: "https://u:p@example.com".into(), ..Config::default() }, "llm.endpoint"),
-        (Config { timeout: Duration::ZERO, ..Config::default() }, "llm.timeout"),
-        (Config { max_response_bytes: 0, ..Config::default() }, "llm.max_response_bytes"),
         (
             Config {
-                prices: [("m".into(), Price { input: -1.0, output: 0.0, cached: None })].into(),
+                endpoint: "example.com".into(),
+                ..Config::default()
+            },
+            "llm.endpoint",
+        ),
+        (
+            Config {
+                endpoint: "https://u:p@example.com".into(),
+                ..Config::default()
+            },
+            "llm.endpoint",
+        ),
+        (
+            Config {
+                timeout: Duration::ZERO,
+                ..Config::default()
+            },
+            "llm.timeout",
+        ),
+        (
+            Config {
+                max_response_bytes: 0,
+                ..Config::default()
+            },
+            "llm.max_response_bytes",
+        ),
+        (
+            Config {
+                prices: [(
+                    "m".into(),
+                    Price {
+                        input: -1.0,
+                        output: 0.0,
+                        cached: None,
+                    },
+                )]
+                .into(),
                 ..Config::default()
             },
             "llm.prices",

@@ -45,7 +45,9 @@ impl Failures {
 }
 
 fn wait(failures: u32) -> Duration {
-    FIRST.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST)
+    FIRST
+        .saturating_mul(1 << failures.saturating_sub(1).min(10))
+        .min(LONGEST)
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! Client side of a connection: accepts progress and list changes, and offers no capability.
 
-#![expect(deprecated, reason = "roots are on their way out of the protocol; servers ask for them all the same")]
+#![expect(
+    deprecated,
+    reason = "roots are on their way out of the protocol; servers ask for them all the same"
+)]
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -9,8 +12,8 @@ use std::sync::Arc;
 use helmdeck_core::Secret;
 use helmdeck_core::context::ProgressSink;
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ErrorCode, Implementation, ListRootsResult, ProgressNotificationParam,
-    ProgressToken, ProtocolVersion,
+    ClientCapabilities, ClientConfig, ErrorCode, Implementation, ListRootsResult,
+    ProgressNotificationParam, ProgressToken, ProtocolVersion,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
@@ -32,7 +35,10 @@ pub(crate) struct Listening {
 impl Listeners {
     pub(crate) fn add(&self, token: ProgressToken, sink: Arc<dyn ProgressSink>) -> Listening {
         self.0.lock().insert(token.clone(), sink);
-        Listening { listeners: self.clone(), token }
+        Listening {
+            listeners: self.clone(),
+            token,
+        }
     }
 }
 
@@ -54,7 +60,11 @@ pub(crate) struct McpClient {
 
 impl McpClient {
     pub(crate) fn new(secrets: &[Secret]) -> Self {
-        Self { listeners: Listeners::default(), changed: Arc::default(), secrets: secrets.into() }
+        Self {
+            listeners: Listeners::default(),
+            changed: Arc::default(),
+            secrets: secrets.into(),
+        }
     }
 }
 
@@ -70,19 +80,37 @@ pub(crate) fn redacted(text: &str, secrets: &[Secret]) -> String {
 impl ClientHandler for McpClient {
     fn get_info(&self) -> ClientConfig {
         // The newest revision that has a handshake; `connection.rs` falls back to the one without.
-        ClientConfig::new(ClientCapabilities::default(), Implementation::new("helmdeck", env!("CARGO_PKG_VERSION")))
-            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+        ClientConfig::new(
+            ClientCapabilities::default(),
+            Implementation::new("helmdeck", env!("CARGO_PKG_VERSION")),
+        )
+        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
-    async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        let sink = self.listeners.0.lock().get(&progress.progress_token).cloned();
+    async fn on_progress(
+        &self,
+        progress: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        let sink = self
+            .listeners
+            .0
+            .lock()
+            .get(&progress.progress_token)
+            .cloned();
         if let Some(sink) = sink {
             let percent = progress.total.filter(|total| *total > 0.0).map(|total| {
                 #[expect(clippy::cast_possible_truncation, reason = "a percentage")]
                 let percent = (progress.progress / total * 100.0).clamp(0.0, 100.0) as f32;
                 percent
             });
-            sink.report(percent, &redacted(progress.message.as_deref().unwrap_or_default(), &self.secrets));
+            sink.report(
+                percent,
+                &redacted(
+                    progress.message.as_deref().unwrap_or_default(),
+                    &self.secrets,
+                ),
+            );
         }
     }
 
@@ -90,7 +118,14 @@ impl ClientHandler for McpClient {
         self.changed.notify_one();
     }
 
-    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "roots are not offered", None))
+    async fn list_roots(
+        &self,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ListRootsResult, ErrorData> {
+        Err(ErrorData::new(
+            ErrorCode::METHOD_NOT_FOUND,
+            "roots are not offered",
+            None,
+        ))
     }
 }

@@ -59,8 +59,8 @@ pub enum McpReach {
 
 /// Text that can contain secrets.
 ///
-/// `{credential:NAME}` is replaced by a credential, `{env:NAME}` by an environment variable. A whole text of
-/// `credential:NAME` or `env:NAME` means the same.
+/// `{credential:NAME}` is replaced by a credential, `{env:NAME}` by an environment variable. A
+/// whole text of `credential:NAME` or `env:NAME` means the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpValue {
     /// The text as written in the settings.
@@ -93,15 +93,20 @@ impl McpValue {
     /// Parses a value; `variable` looks up an environment variable.
     ///
     /// # Errors
-    /// Why it is invalid, never with the value: an unclosed or unknown `{...}`, a variable of helmdeck itself, or a
-    /// text that looks like a token (put it into a variable or the vault).
+    /// Why it is invalid, never with the value: an unclosed or unknown `{...}`, a variable of
+    /// helmdeck itself, or a text that looks like a token (put it into a variable or the vault).
     pub fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let mut pieces = Vec::new();
         if text.starts_with("env:") || text.starts_with("credential:") {
             pieces.push(reference(text, &variable)?);
         } else {
             let mut rest = text;
-            while let Some(start) = rest.find("{env:").into_iter().chain(rest.find("{credential:")).min() {
+            while let Some(start) = rest
+                .find("{env:")
+                .into_iter()
+                .chain(rest.find("{credential:"))
+                .min()
+            {
                 let end = rest[start..].find('}').ok_or("a \"{\" has no \"}\"")?;
                 if start > 0 {
                     pieces.push(Piece::Text(rest[..start].to_owned()));
@@ -113,12 +118,20 @@ impl McpValue {
                 pieces.push(Piece::Text(rest.to_owned()));
             }
         }
-        if pieces.iter().any(|piece| matches!(piece, Piece::Text(text) if leaks::has_leak(text.as_bytes()))) {
-            return Err("the value looks like a token; name a variable (\"env:NAME\") or a credential \
+        if pieces
+            .iter()
+            .any(|piece| matches!(piece, Piece::Text(text) if leaks::has_leak(text.as_bytes())))
+        {
+            return Err(
+                "the value looks like a token; name a variable (\"env:NAME\") or a credential \
                         (\"credential:NAME\") instead of writing it down"
-                .to_owned());
+                    .to_owned(),
+            );
         }
-        Ok(Self { source: text.to_owned(), pieces })
+        Ok(Self {
+            source: text.to_owned(),
+            pieces,
+        })
     }
 
     /// Returns the text as written in the settings: names, never the secrets behind them.
@@ -130,7 +143,9 @@ impl McpValue {
     /// Returns whether the text names a variable or a credential.
     #[must_use]
     pub fn is_reference(&self) -> bool {
-        self.pieces.iter().any(|piece| !matches!(piece, Piece::Text(_)))
+        self.pieces
+            .iter()
+            .any(|piece| !matches!(piece, Piece::Text(_)))
     }
 
     fn credentials(&self) -> impl Iterator<Item = &str> {
@@ -143,8 +158,8 @@ impl McpValue {
     /// Returns the text with all values filled in, and the secrets that it contains.
     ///
     /// # Errors
-    /// `credential_invalid` for an unset variable or a missing credential; `forbidden` for one that is not
-    /// for this host.
+    /// `credential_invalid` for an unset variable or a missing credential; `forbidden` for one that
+    /// is not for this host.
     pub(crate) fn resolve(
         &self,
         host: Option<&str>,
@@ -158,7 +173,10 @@ impl McpValue {
                     continue;
                 }
                 Piece::Variable(name, value) => value.clone().ok_or_else(|| {
-                    Error::new(Code::CredentialInvalid, format!("the variable {name} of the environment is not set"))
+                    Error::new(
+                        Code::CredentialInvalid,
+                        format!("the variable {name} of the environment is not set"),
+                    )
                 })?,
                 Piece::Credential(name) => reveal(name)?,
             };
@@ -182,7 +200,9 @@ fn reference(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Pi
     let (kind, name) = text.split_once(':').unwrap_or((text, ""));
     let name = name.trim();
     if name.is_empty() || name.contains(['=', '\0', '{']) || name.chars().any(char::is_whitespace) {
-        return Err(format!("\"{kind}:\" needs a name, like \"{kind}:GITHUB_TOKEN\""));
+        return Err(format!(
+            "\"{kind}:\" needs a name, like \"{kind}:GITHUB_TOKEN\""
+        ));
     }
     if kind == "credential" {
         return Ok(Piece::Credential(name.to_owned()));
@@ -229,8 +249,10 @@ impl McpServer {
     /// Returns the names of its credentials, each once.
     #[must_use]
     pub fn credentials(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            self.values().flat_map(|(_, value)| value.credentials().map(str::to_owned)).collect();
+        let mut names: Vec<String> = self
+            .values()
+            .flat_map(|(_, value)| value.credentials().map(str::to_owned))
+            .collect();
         names.sort();
         names.dedup();
         names
@@ -269,11 +291,15 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<McpValue, String> {
-        McpValue::parse(text, |name| (name == "TOKEN").then(|| "canary-1234".to_owned()))
+        McpValue::parse(text, |name| {
+            (name == "TOKEN").then(|| "canary-1234".to_owned())
+        })
     }
 
     fn resolve(text: &str) -> Result<(String, Vec<Secret>)> {
-        parse(text).unwrap().resolve(Some("host"), |name| Ok(Secret::new(format!("<{name}>"))))
+        parse(text)
+            .unwrap()
+            .resolve(Some("host"), |name| Ok(Secret::new(format!("<{name}>"))))
     }
 
     #[test]
@@ -286,16 +312,27 @@ mod tests {
             ("", "", 0),
         ] {
             let (filled, found) = resolve(text).unwrap();
-            assert_eq!((filled.as_str(), found.len()), (expected, secrets), "{text}");
+            assert_eq!(
+                (filled.as_str(), found.len()),
+                (expected, secrets),
+                "{text}"
+            );
         }
-        assert_eq!(resolve("env:OTHER").unwrap_err().code(), Code::CredentialInvalid);
+        assert_eq!(
+            resolve("env:OTHER").unwrap_err().code(),
+            Code::CredentialInvalid
+        );
         assert!(!format!("{:?}", parse("env:TOKEN")).contains("canary"));
     }
 
     #[test]
     fn a_credential_goes_to_its_host_only() {
-        let only = |_: &str| Ok(Secret::new("canary".into()).for_hosts(["other".parse().unwrap()].into()));
-        let error = parse("credential:x").unwrap().resolve(Some("host"), only).unwrap_err();
+        let only =
+            |_: &str| Ok(Secret::new("canary".into()).for_hosts(["other".parse().unwrap()].into()));
+        let error = parse("credential:x")
+            .unwrap()
+            .resolve(Some("host"), only)
+            .unwrap_err();
         assert_eq!(error.code(), Code::Forbidden);
     }
 
@@ -303,8 +340,15 @@ mod tests {
     fn tokens_and_bad_references_are_refused_unrepeated() {
         let token = format!("Bearer ghp_{}", "a1".repeat(18));
         let message = parse(&token).unwrap_err();
-        assert!(message.contains("looks like a token") && !message.contains("ghp_"), "{message}");
-        assert!(parse("env:HELMDECK_MEMORY_KEY").unwrap_err().contains("helmdeck's own"));
+        assert!(
+            message.contains("looks like a token") && !message.contains("ghp_"),
+            "{message}"
+        );
+        assert!(
+            parse("env:HELMDECK_MEMORY_KEY")
+                .unwrap_err()
+                .contains("helmdeck's own")
+        );
         for bad in ["env:", "credential: ", "a {env:X", "{credential:}"] {
             assert!(parse(bad).is_err(), "{bad}");
         }

@@ -12,8 +12,12 @@ use helmdeck_core::{Code, Error, Result, Secret};
 use helmdeck_egress::Egress;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::RoleClient;
-use rmcp::model::{ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ServerResult, SubscriptionFilter};
-use rmcp::service::{ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer, PeerRequestOptions};
+use rmcp::model::{
+    ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ServerResult, SubscriptionFilter,
+};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer, PeerRequestOptions,
+};
 use rmcp::service::{RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -46,7 +50,11 @@ const READ_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Transport of a server, with all secrets filled in.
 pub(crate) enum Way {
     Program(Program),
-    Http { url: Url, headers: BTreeMap<String, String>, egress: Egress },
+    Http {
+        url: Url,
+        headers: BTreeMap<String, String>,
+        egress: Egress,
+    },
 }
 
 /// Why a connection ended.
@@ -83,7 +91,9 @@ impl Drop for InUse {
 
 impl Connection {
     pub(crate) fn is_open(&self) -> bool {
-        self.ended.borrow().is_none() && !self.retire.is_cancelled() && !self.peer.is_transport_closed()
+        self.ended.borrow().is_none()
+            && !self.retire.is_cancelled()
+            && !self.peer.is_transport_closed()
     }
 
     pub(crate) fn in_use(self: &Arc<Self>) -> InUse {
@@ -110,7 +120,8 @@ impl Connection {
     /// Returns why it ended. Waits a moment for the reason.
     pub(crate) async fn why_ended(&self) -> Option<ConnectionEnd> {
         let mut ended = self.ended.subscribe();
-        let found = tokio::time::timeout(Duration::from_secs(1), ended.wait_for(Option::is_some)).await;
+        let found =
+            tokio::time::timeout(Duration::from_secs(1), ended.wait_for(Option::is_some)).await;
         found.ok()?.ok()?.clone()
     }
 }
@@ -129,7 +140,8 @@ pub(crate) struct Opened {
 /// If the server refuses it, the connection uses 2026-07-28, which has none.
 ///
 /// # Errors
-/// `handler_failed`, with the last line of stderr as the cause; `forbidden` if the host may not be reached.
+/// `handler_failed`, with the last line of stderr as the cause; `forbidden` if the host may not be
+/// reached.
 pub(crate) async fn open(
     name: &str,
     way: &Way,
@@ -137,11 +149,26 @@ pub(crate) async fn open(
     secrets: Vec<Secret>,
     grants: Vec<Grant>,
 ) -> Result<Opened> {
-    let limit = max_output_bytes.saturating_mul(MESSAGE_FACTOR).max(MIN_MESSAGE_BYTES);
+    let limit = max_output_bytes
+        .saturating_mul(MESSAGE_FACTOR)
+        .max(MIN_MESSAGE_BYTES);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let modern = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] };
-    match attempt(name, way, limit, &secrets, &grants, ClientLifecycleMode::Initialize).await {
-        Err(Refusal { by_server: true, .. }) => attempt(name, way, limit, &secrets, &grants, modern).await,
+    let modern = ClientLifecycleMode::Discover {
+        preferred_versions: vec![ProtocolVersion::LATEST],
+    };
+    match attempt(
+        name,
+        way,
+        limit,
+        &secrets,
+        &grants,
+        ClientLifecycleMode::Initialize,
+    )
+    .await
+    {
+        Err(Refusal {
+            by_server: true, ..
+        }) => attempt(name, way, limit, &secrets, &grants, modern).await,
         other => other,
     }
     .map_err(|refusal| refusal.error)
@@ -161,7 +188,10 @@ async fn attempt(
     grants: &[Grant],
     mode: ClientLifecycleMode,
 ) -> Result<Opened, Refusal> {
-    let fail = |error| Refusal { error, by_server: false };
+    let fail = |error| Refusal {
+        error,
+        by_server: false,
+    };
     let client = McpClient::new(secrets);
     let too_long = Arc::new(OnceLock::new());
     let (service, group) = match way {
@@ -172,9 +202,11 @@ async fn attempt(
                 let (name, secrets, last) = (name.to_owned(), secrets.to_vec(), Arc::clone(&last));
                 async move { log_stderr(pipes.stderr, &name, &secrets, &last).await }
             });
-            let stdout = BoundedLines::new(pipes.stdout, Sieve::new(name), limit, Arc::clone(&too_long));
+            let stdout =
+                BoundedLines::new(pipes.stdout, Sieve::new(name), limit, Arc::clone(&too_long));
             // The reader's limit is reached first, so no line is dropped silently.
-            let transport = AsyncRwTransport::new(stdout, pipes.stdin).with_max_line_length(usize::MAX);
+            let transport =
+                AsyncRwTransport::new(stdout, pipes.stdin).with_max_line_length(usize::MAX);
             match client.clone().serve_with_lifecycle(transport, mode).await {
                 Ok(service) => (service, Some(group)),
                 Err(error) => {
@@ -186,31 +218,64 @@ async fn attempt(
                     } else {
                         process::kill(group).await
                     };
-                    // The last line of stderr is useful for the error, and may still be in the pipe.
+                    // The last line of stderr is useful for the error, and may still be in the
+                    // pipe.
                     let _ = tokio::time::timeout(LAST_WORDS, logging).await;
                     let last = last.lock().clone();
                     return Err(Refusal {
-                        error: failure::not_started(name, &error, status, too_long.get(), last, secrets),
+                        error: failure::not_started(
+                            name,
+                            &error,
+                            status,
+                            too_long.get(),
+                            last,
+                            secrets,
+                        ),
                         by_server,
                     });
                 }
             }
         }
-        Way::Http { url, headers, egress } => {
-            let http = egress.reaching_only(url, READ_TIMEOUT).client().await.map_err(|error| fail(error.into()))?;
+        Way::Http {
+            url,
+            headers,
+            egress,
+        } => {
+            let http = egress
+                .reaching_only(url, READ_TIMEOUT)
+                .client()
+                .await
+                .map_err(|error| fail(error.into()))?;
             let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                 .custom_headers(header_map(headers).map_err(fail)?)
                 .max_sse_event_size(limit);
-            let transport = StreamableHttpClientTransport::with_client(Web::new(http, Sieve::new(name), limit), config);
-            let service = client.clone().serve_with_lifecycle(transport, mode).await.map_err(|error| Refusal {
-                by_server: matches!(error, ClientInitializeError::JsonRpcError(_)),
-                error: failure::not_started(name, &error, None, None, String::new(), secrets),
-            })?;
+            let transport = StreamableHttpClientTransport::with_client(
+                Web::new(http, Sieve::new(name), limit),
+                config,
+            );
+            let service = client
+                .clone()
+                .serve_with_lifecycle(transport, mode)
+                .await
+                .map_err(|error| Refusal {
+                    by_server: matches!(error, ClientInitializeError::JsonRpcError(_)),
+                    error: failure::not_started(name, &error, None, None, String::new(), secrets),
+                })?;
             (service, None)
         }
     };
-    let connection = connection(service.peer().clone(), client, secrets.to_vec(), grants.to_vec());
-    Ok(Opened { connection, service, group, too_long })
+    let connection = connection(
+        service.peer().clone(),
+        client,
+        secrets.to_vec(),
+        grants.to_vec(),
+    );
+    Ok(Opened {
+        connection,
+        service,
+        group,
+        too_long,
+    })
 }
 
 pub(crate) fn connection(
@@ -233,13 +298,21 @@ pub(crate) fn connection(
 }
 
 fn header_map(headers: &BTreeMap<String, String>) -> Result<HashMap<HeaderName, HeaderValue>> {
-    let bad = |name: &str| Error::new(Code::CredentialInvalid, format!("the header {name} cannot be sent as it is"));
+    let bad = |name: &str| {
+        Error::new(
+            Code::CredentialInvalid,
+            format!("the header {name} cannot be sent as it is"),
+        )
+    };
     headers
         .iter()
         .map(|(name, value)| {
             let mut value = HeaderValue::from_str(value).map_err(|_| bad(name))?;
             value.set_sensitive(true);
-            Ok((HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad(name))?, value))
+            Ok((
+                HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad(name))?,
+                value,
+            ))
         })
         .collect()
 }
@@ -263,27 +336,45 @@ impl Connection {
         for page in 0.. {
             let mut params = PaginatedRequestParams::default();
             params.cursor = cursor;
-            let request =
-                ListToolsRequest { method: Default::default(), params: Some(params), extensions: Default::default() };
-            let asked = self.peer.send_cancellable_request(request.into(), PeerRequestOptions::no_options()).await;
+            let request = ListToolsRequest {
+                method: Default::default(),
+                params: Some(params),
+                extensions: Default::default(),
+            };
+            let asked = self
+                .peer
+                .send_cancellable_request(request.into(), PeerRequestOptions::no_options())
+                .await;
             let answer = match asked {
                 Ok(handle) => handle.await_response().await,
                 Err(error) => Err(error),
             };
-            // Parsed as JSON, not as the library's types, so that one bad tool does not hide the others.
+            // Parsed as JSON, not as the library's types, so that one bad tool does not hide the
+            // others.
             let value = match answer {
-                Ok(ServerResult::ListToolsResult(result)) => serde_json::to_value(result).unwrap_or_default(),
-                Ok(ServerResult::CustomResult(result)) => serde_json::to_value(result).unwrap_or_default(),
+                Ok(ServerResult::ListToolsResult(result)) => {
+                    serde_json::to_value(result).unwrap_or_default()
+                }
+                Ok(ServerResult::CustomResult(result)) => {
+                    serde_json::to_value(result).unwrap_or_default()
+                }
                 Ok(_) => Value::Null,
-                Err(error) => return Err(failure::of_request(name, "listing its tools", error, self).await),
+                Err(error) => {
+                    return Err(failure::of_request(name, "listing its tools", error, self).await);
+                }
             };
             let value = clean(value, &self.secrets);
             let Some(listed) = value.get("tools").and_then(Value::as_array) else {
-                let message = format!("the MCP server \"{name}\" answered the list of tools with something else");
+                let message = format!(
+                    "the MCP server \"{name}\" answered the list of tools with something else"
+                );
                 return Err(Error::new(Code::HandlerFailed, message));
             };
             tools.extend(listed.iter().filter_map(Tool::read));
-            cursor = value.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
+            cursor = value
+                .get("nextCursor")
+                .and_then(Value::as_str)
+                .map(str::to_owned);
             if tools.len() > MAX_TOOLS {
                 cut = Some(Cut::Tools);
             } else if cursor.is_some() && page + 1 >= MAX_PAGES {
@@ -301,9 +392,17 @@ impl Connection {
         let server = info.as_ref().and_then(|info| info.server_info.as_ref());
         Ok(Listing {
             server: server
-                .map(|server| redacted(&format!("{} {}", server.name, server.version), &self.secrets))
+                .map(|server| {
+                    redacted(
+                        &format!("{} {}", server.name, server.version),
+                        &self.secrets,
+                    )
+                })
                 .unwrap_or_default(),
-            protocol: info.as_ref().map(|info| info.protocol_version.to_string()).unwrap_or_default(),
+            protocol: info
+                .as_ref()
+                .map(|info| info.protocol_version.to_string())
+                .unwrap_or_default(),
             tools,
             cut,
         })
@@ -311,7 +410,9 @@ impl Connection {
 
     /// Returns whether the protocol has no handshake, so that list changes need a subscription.
     pub(crate) fn must_subscribe(&self) -> bool {
-        self.peer.peer_info().is_some_and(|info| !info.protocol_version.has_initialize())
+        self.peer
+            .peer_info()
+            .is_some_and(|info| !info.protocol_version.has_initialize())
     }
 
     /// Subscribes to changes of the list of tools, and notifies of each.

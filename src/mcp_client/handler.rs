@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use helmdeck_core::trace::SpanKind;
-use helmdeck_core::{Caching, Code, Context, Correlation, Error, Handler, Json, Reply, Result, Secret, Upstream};
+use helmdeck_core::{
+    Caching, Code, Context, Correlation, Error, Handler, Json, Reply, Result, Secret, Upstream,
+};
 use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientRequest, RequestId,
-    RequestMetaObject, ServerResult,
+    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam,
+    ClientRequest, RequestId, RequestMetaObject, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions};
 use serde_json::{Map, Value};
@@ -30,13 +32,21 @@ pub(crate) struct McpHandler {
 #[async_trait]
 impl Handler for McpHandler {
     fn upstream(&self) -> Option<Upstream> {
-        Some(Upstream { name: format!("mcp.{}", self.server.name()), keep_quota: 0 })
+        Some(Upstream {
+            name: format!("mcp.{}", self.server.name()),
+            keep_quota: 0,
+        })
     }
 
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         let arguments = match input.to_value() {
             Value::Object(arguments) => arguments,
-            _ => return Err(Error::new(Code::InvalidInput, "the arguments of a tool are a JSON object")),
+            _ => {
+                return Err(Error::new(
+                    Code::InvalidInput,
+                    "the arguments of a tool are a JSON object",
+                ));
+            }
         };
         // Requested for the caller, so that the answer is redacted and the use is recorded.
         if let Some(secrets) = &context.secrets {
@@ -53,20 +63,29 @@ impl Handler for McpHandler {
 impl McpHandler {
     async fn call(&self, context: &Context, arguments: Map<String, Value>) -> Result<Reply> {
         let (connection, _in_use) = self.connect().await?;
-        // Connecting listed the tools again. Input that was checked against the old contract must not reach the new
-        // tool.
-        if self.server.digest(&self.tool).is_none_or(|now| now != self.digest) {
+        // Connecting listed the tools again. Input that was checked against the old contract must
+        // not reach the new tool.
+        if self
+            .server
+            .digest(&self.tool)
+            .is_none_or(|now| now != self.digest)
+        {
             let name = self.server.name();
-            let message = format!("tool \"{}\" of MCP server \"{name}\" has changed; call it again", self.tool);
+            let message = format!(
+                "tool \"{}\" of MCP server \"{name}\" has changed; call it again",
+                self.tool
+            );
             return Err(Error::new(Code::Conflict, message));
         }
         let result = self.ask(&connection, context, arguments).await?;
-        // Variables of the server's environment are not credentials of the call, so they are redacted here.
+        // Variables of the server's environment are not credentials of the call, so they are
+        // redacted here.
         let output = self.output(&result, &connection.secrets)?;
         let reply = match helmdeck_redact::bytes(&output, &connection.secrets) {
             std::borrow::Cow::Borrowed(_) => Reply::json(Json::from_trusted(output.into())),
             std::borrow::Cow::Owned(clean) => {
-                let holds = |_| Error::new(Code::InvalidOutput, "the answer of the tool holds a secret");
+                let holds =
+                    |_| Error::new(Code::InvalidOutput, "the answer of the tool holds a secret");
                 Reply::json(Json::parse(clean).map_err(holds)?).no_store()
             }
         };
@@ -87,7 +106,11 @@ impl McpHandler {
             if let Some(ended) = connection.why_ended().await
                 && self.server.left_alone().is_zero()
             {
-                tracing::debug!(mcp.server = self.server.name(), why = ended.why, "connecting again");
+                tracing::debug!(
+                    mcp.server = self.server.name(),
+                    why = ended.why,
+                    "connecting again"
+                );
             }
         }
     }
@@ -102,16 +125,22 @@ impl McpHandler {
         let params = CallToolRequestParams::new(self.tool.clone()).with_arguments(arguments);
         let request = CallToolRequest::new(params).into();
         let mut correlation = context.correlation.clone();
-        let mut span = correlation.begin_span(|| format!("tools/call {}", self.tool).into(), SpanKind::Client);
+        let mut span = correlation.begin_span(
+            || format!("tools/call {}", self.tool).into(),
+            SpanKind::Client,
+        );
         if let Some(span) = &mut span {
             span.set("mcp.method.name", "tools/call");
             span.set("gen_ai.operation.name", "execute_tool");
             span.set("gen_ai.tool.name", self.tool.clone());
             span.set("helmdeck.mcp.server", name.to_owned());
         }
-        let result = self.send(connection, context, request, traced(&correlation)).await;
+        let result = self
+            .send(connection, context, request, traced(&correlation))
+            .await;
         if let (Some(span), Err(error)) = (&mut span, &result) {
-            // The message may hold text of the server, which is not redacted of the caller's secrets yet.
+            // The message may hold text of the server, which is not redacted of the caller's
+            // secrets yet.
             span.fail(error.code().as_str(), "");
         }
         result
@@ -127,25 +156,40 @@ impl McpHandler {
     ) -> Result<CallToolResult> {
         let name = self.server.name();
         let doing = format!("tool \"{}\" ran", self.tool);
-        let sent = connection.peer.send_cancellable_request(request, options).await;
+        let sent = connection
+            .peer
+            .send_cancellable_request(request, options)
+            .await;
         let handle = match sent {
             Ok(handle) => handle,
             Err(error) => return Err(failure::of_request(name, &doing, error, connection).await),
         };
-        let _listening =
-            context.progress.clone().map(|sink| connection.client.listeners.add(handle.progress_token.clone(), sink));
-        let mut guard = CancelOnDrop { request: Some((connection.peer.clone(), handle.id.clone())) };
+        let _listening = context.progress.clone().map(|sink| {
+            connection
+                .client
+                .listeners
+                .add(handle.progress_token.clone(), sink)
+        });
+        let mut guard = CancelOnDrop {
+            request: Some((connection.peer.clone(), handle.id.clone())),
+        };
         let answer = handle.await_response().await;
         guard.request = None;
         match answer {
             Ok(ServerResult::CallToolResult(result)) => Ok(result),
             Ok(ServerResult::InputRequiredResult(_)) => Err(Error::new(
                 Code::HandlerFailed,
-                format!("tool \"{}\" of MCP server \"{name}\" asks for more input, which is not supported", self.tool),
+                format!(
+                    "tool \"{}\" of MCP server \"{name}\" asks for more input, which is not supported",
+                    self.tool
+                ),
             )),
             Ok(_) => Err(Error::new(
                 Code::HandlerFailed,
-                format!("tool \"{}\" of MCP server \"{name}\" answered with something that is no result", self.tool),
+                format!(
+                    "tool \"{}\" of MCP server \"{name}\" answered with something that is no result",
+                    self.tool
+                ),
             )),
             Err(error) => Err(failure::of_request(name, &doing, error, connection).await),
         }
@@ -153,29 +197,41 @@ impl McpHandler {
 
     /// Returns the output of a result.
     ///
-    /// It is the structured content if that is an object, else `{"content": [...]}`, with structured content of another
-    /// type beside it.
+    /// It is the structured content if that is an object, else `{"content": [...]}`, with
+    /// structured content of another type beside it.
     fn output(&self, result: &CallToolResult, secrets: &[Secret]) -> Result<Vec<u8>> {
         if result.is_error == Some(true) {
-            let text: Vec<&str> =
-                result.content.iter().filter_map(|block| Some(block.as_text()?.text.as_str())).collect();
+            let text: Vec<&str> = result
+                .content
+                .iter()
+                .filter_map(|block| Some(block.as_text()?.text.as_str()))
+                .collect();
             let text = text.join("\n");
-            let message = format!("tool \"{}\" failed: {}", self.tool, redacted(text.trim(), secrets));
+            let message = format!(
+                "tool \"{}\" failed: {}",
+                self.tool,
+                redacted(text.trim(), secrets)
+            );
             return Err(Error::new(Code::HandlerFailed, message));
         }
         let written = match &result.structured_content {
             Some(object @ Value::Object(_)) => serde_json::to_vec(object),
-            Some(other) => {
-                serde_json::to_vec(&serde_json::json!({"content": result.content, "structuredContent": other}))
-            }
+            Some(other) => serde_json::to_vec(
+                &serde_json::json!({"content": result.content, "structuredContent": other}),
+            ),
             None => serde_json::to_vec(&serde_json::json!({"content": result.content})),
         };
         let output = written.map_err(|error| {
-            Error::new(Code::Internal, "the answer of the tool cannot be written").with_source(error)
+            Error::new(Code::Internal, "the answer of the tool cannot be written")
+                .with_source(error)
         })?;
         let limit = self.server.config.max_output_bytes;
         if output.len() as u64 > limit {
-            let message = format!("tool \"{}\" answered with {} bytes, the limit is {limit}", self.tool, output.len());
+            let message = format!(
+                "tool \"{}\" answered with {} bytes, the limit is {limit}",
+                self.tool,
+                output.len()
+            );
             return Err(Error::new(Code::InvalidOutput, message));
         }
         Ok(output)
@@ -184,10 +240,13 @@ impl McpHandler {
 
 /// Returns what the server says about storing a result, in its `_meta`.
 ///
-/// `ttlMs` and `cacheScope` have the meaning that they have for lists (SEP-2549); `cache_hint` is that of SEP-2419.
+/// `ttlMs` and `cacheScope` have the meaning that they have for lists (SEP-2549); `cache_hint` is
+/// that of SEP-2419.
 fn caching(result: &CallToolResult) -> Caching {
     let said = |name: &str| result.meta.as_ref()?.get(name);
-    let fresh_for = said("ttlMs").and_then(Value::as_u64).map(Duration::from_millis);
+    let fresh_for = said("ttlMs")
+        .and_then(Value::as_u64)
+        .map(Duration::from_millis);
     Caching {
         no_store: said("cache_hint").is_some_and(|hint| hint == "no-cache"),
         private: said("cacheScope").is_some_and(|scope| scope == "private"),
@@ -200,7 +259,9 @@ fn caching(result: &CallToolResult) -> Caching {
 /// Returns the options of a request whose `_meta` names the trace (SEP-414).
 fn traced(correlation: &Correlation) -> PeerRequestOptions {
     let options = PeerRequestOptions::no_options();
-    let Some(trace) = &correlation.trace else { return options };
+    let Some(trace) = &correlation.trace else {
+        return options;
+    };
     let mut meta = RequestMetaObject::new();
     meta.set_traceparent(trace.context().to_string());
     if let Some(state) = trace.state() {
@@ -209,18 +270,24 @@ fn traced(correlation: &Correlation) -> PeerRequestOptions {
     options.with_meta(meta)
 }
 
-/// Guard that cancels the request at the server if it is dropped: the call was cancelled, or timed out.
+/// Guard that cancels the request at the server if it is dropped: the call was cancelled, or timed
+/// out.
 struct CancelOnDrop {
     request: Option<(Peer<RoleClient>, RequestId)>,
 }
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        let (Some((peer, id)), Ok(runtime)) = (self.request.take(), tokio::runtime::Handle::try_current()) else {
+        let (Some((peer, id)), Ok(runtime)) =
+            (self.request.take(), tokio::runtime::Handle::try_current())
+        else {
             return;
         };
         runtime.spawn(async move {
-            let cancelled = CancelledNotificationParam::new(Some(id), Some("nobody waits for the answer".to_owned()));
+            let cancelled = CancelledNotificationParam::new(
+                Some(id),
+                Some("nobody waits for the answer".to_owned()),
+            );
             // Fails only if the connection is gone, and the request with it.
             let _ = peer.notify_cancelled(cancelled).await;
         });

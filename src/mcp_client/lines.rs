@@ -44,13 +44,30 @@ pin_project_lite::pin_project! {
 
 impl<R> BoundedLines<R> {
     /// A longer line sets `too_long` to the limit.
-    pub(crate) fn new(inner: R, sieve: Sieve, limit: usize, too_long: Arc<OnceLock<usize>>) -> Self {
-        Self { inner, sieve, limit, line: Vec::new(), out: Vec::new(), done: 0, too_long }
+    pub(crate) fn new(
+        inner: R,
+        sieve: Sieve,
+        limit: usize,
+        too_long: Arc<OnceLock<usize>>,
+    ) -> Self {
+        Self {
+            inner,
+            sieve,
+            limit,
+            line: Vec::new(),
+            out: Vec::new(),
+            done: 0,
+            too_long,
+        }
     }
 }
 
 impl<R: AsyncRead> AsyncRead for BoundedLines<R> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
         let mut this = self.project();
         while *this.done == this.out.len() {
             this.out.clear();
@@ -104,7 +121,11 @@ pub(crate) async fn log_stderr(
     let mut line = Vec::new();
     loop {
         line.clear();
-        match (&mut reader).take(MAX_STDERR_READ).read_until(b'\n', &mut line).await {
+        match (&mut reader)
+            .take(MAX_STDERR_READ)
+            .read_until(b'\n', &mut line)
+            .await
+        {
             Ok(0) | Err(_) => break,
             Ok(_) => {}
         }
@@ -126,7 +147,12 @@ pub(crate) async fn log_stderr(
             .collect();
         if logged < MAX_STDERR_LINES {
             logged += 1;
-            tracing::info!(mcp.server = server, stderr = text, left_out, "an MCP server wrote to stderr");
+            tracing::info!(
+                mcp.server = server,
+                stderr = text,
+                left_out,
+                "an MCP server wrote to stderr"
+            );
             left_out = 0;
         } else {
             left_out += 1;
@@ -158,7 +184,8 @@ mod tests {
 
     async fn read(limit: usize, text: &str) -> (String, bool) {
         let flag = Arc::new(OnceLock::new());
-        let mut reader = BoundedLines::new(text.as_bytes(), Sieve::new("x"), limit, Arc::clone(&flag));
+        let mut reader =
+            BoundedLines::new(text.as_bytes(), Sieve::new("x"), limit, Arc::clone(&flag));
         let mut out = String::new();
         reader.read_to_string(&mut out).await.unwrap();
         (out, flag.get().is_some())
@@ -166,13 +193,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_over_the_limit_ends_the_stream() {
-        assert_eq!(read(6, "12345\n12345\n").await, ("12345\n12345\n".to_owned(), false));
+        assert_eq!(
+            read(6, "12345\n12345\n").await,
+            ("12345\n12345\n".to_owned(), false)
+        );
         assert!(read(5, "1234\n12345\n").await.1);
         // The limit counts the line, however the bytes arrive.
         let flag = Arc::new(OnceLock::new());
         let chunks = in_chunks(&["123", "45", "678"]);
         let mut out = Vec::new();
-        BoundedLines::new(chunks, Sieve::new("x"), 6, Arc::clone(&flag)).read_to_end(&mut out).await.unwrap();
+        BoundedLines::new(chunks, Sieve::new("x"), 6, Arc::clone(&flag))
+            .read_to_end(&mut out)
+            .await
+            .unwrap();
         assert_eq!(flag.get(), Some(&6));
         assert!(b"123456".starts_with(&out), "{out:?}");
     }
@@ -192,7 +225,13 @@ mod tests {
     async fn stderr_is_cut_and_scrubbed() {
         let last = parking_lot::Mutex::default();
         let long = format!("{}\nthe canary-123456 end", "x".repeat(1 << 20));
-        log_stderr(long.as_bytes(), "x", &[Secret::new("canary-123456".into())], &last).await;
+        log_stderr(
+            long.as_bytes(),
+            "x",
+            &[Secret::new("canary-123456".into())],
+            &last,
+        )
+        .await;
         assert_eq!(last.into_inner(), "the [secret] end");
     }
 }

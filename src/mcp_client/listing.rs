@@ -70,17 +70,34 @@ impl Tool {
     /// Reads a tool of a `tools/list` result. `None` if it has no name.
     pub(crate) fn read(value: &Value) -> Option<Self> {
         let name = value.get("name")?.as_str()?.to_owned();
-        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
-        let description = text("description").or_else(|| text("title")).unwrap_or(&name);
+        let text = |key: &str| {
+            value
+                .get(key)
+                .and_then(Value::as_str)
+                .map(str::trim)
+                .filter(|text| !text.is_empty())
+        };
+        let description = text("description")
+            .or_else(|| text("title"))
+            .unwrap_or(&name);
         let cut = |text: &str, limit: usize| text[..text.floor_char_boundary(limit)].to_owned();
         let hint = |key: &str| value.get("annotations")?.get(key)?.as_bool();
-        let title =
-            text("title").or_else(|| value.pointer("/annotations/title").and_then(Value::as_str).map(str::trim));
+        let title = text("title").or_else(|| {
+            value
+                .pointer("/annotations/title")
+                .and_then(Value::as_str)
+                .map(str::trim)
+        });
         Some(Self {
-            title: title.filter(|title| !title.is_empty()).map(|title| cut(title, MAX_TITLE_BYTES)),
+            title: title
+                .filter(|title| !title.is_empty())
+                .map(|title| cut(title, MAX_TITLE_BYTES)),
             description: cut(description, MAX_DESCRIPTION_BYTES),
             input: value.get("inputSchema").cloned().unwrap_or(Value::Null),
-            output: value.get("outputSchema").cloned().filter(|schema| !schema.is_null()),
+            output: value
+                .get("outputSchema")
+                .cloned()
+                .filter(|schema| !schema.is_null()),
             read_only_hint: hint("readOnlyHint"),
             destructive_hint: hint("destructiveHint"),
             idempotent_hint: hint("idempotentHint"),
@@ -89,7 +106,8 @@ impl Tool {
         })
     }
 
-    /// Returns the digest of all that this tool's answers depend on: the server and the description.
+    /// Returns the digest of all that this tool's answers depend on: the server and the
+    /// description.
     pub(crate) fn digest(&self, server: &McpServer, listing: &Listing) -> Vec<u8> {
         let mut hash = Sha256::new();
         hash.update(server.digest());
@@ -98,7 +116,11 @@ impl Tool {
             &self.name,
             &self.description,
             &self.input.to_string(),
-            &self.output.as_ref().map(ToString::to_string).unwrap_or_default(),
+            &self
+                .output
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
         ] {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
@@ -132,16 +154,25 @@ impl Tool {
 fn compile(what: &str, schema: &Value) -> Result<Schema, String> {
     let size = schema.to_string().len();
     if size > MAX_SCHEMA_BYTES {
-        return Err(format!("its {what} is {size} bytes, the limit is {MAX_SCHEMA_BYTES}"));
+        return Err(format!(
+            "its {what} is {size} bytes, the limit is {MAX_SCHEMA_BYTES}"
+        ));
     }
-    Schema::compile(schema.clone()).map_err(|message| format!("its {what} cannot be used: {message}"))
+    Schema::compile(schema.clone())
+        .map_err(|message| format!("its {what} cannot be used: {message}"))
 }
 
 impl std::fmt::Display for Cut {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Tools => write!(f, "it lists more than {MAX_TOOLS} tools; the others are left out"),
-            Self::Pages => write!(f, "its list of tools has more than {MAX_PAGES} pages; the others are left out"),
+            Self::Tools => write!(
+                f,
+                "it lists more than {MAX_TOOLS} tools; the others are left out"
+            ),
+            Self::Pages => write!(
+                f,
+                "its list of tools has more than {MAX_PAGES} pages; the others are left out"
+            ),
         }
     }
 }
@@ -158,7 +189,11 @@ type Made = Result<(Manifest, Vec<u8>), ManifestError>;
 ///
 /// A pack is the manifest and the digest of its contract, or the reason why the tool is refused.
 pub(crate) fn import(server: &McpServer, listing: &Listing) -> Vec<(Option<String>, Made)> {
-    let refuse = |message: String| ManifestError { file: place(&server.name), line: None, message };
+    let refuse = |message: String| ManifestError {
+        file: place(&server.name),
+        line: None,
+        message,
+    };
     let (begun, mut patterns) = (Instant::now(), 0);
     let mut packs: Vec<_> = listing
         .tools
@@ -183,7 +218,10 @@ pub(crate) fn import(server: &McpServer, listing: &Listing) -> Vec<(Option<Strin
             });
             let made = made.map_err(|why| refuse(format!("tool \"{shown}\": {why}")));
             let name = format!("mcp.{}.{}", server.name, tool.name);
-            (Some(name), made.map(|manifest| (manifest, tool.digest(server, listing))))
+            (
+                Some(name),
+                made.map(|manifest| (manifest, tool.digest(server, listing))),
+            )
         })
         .collect();
     if let Some(cut) = listing.cut {
@@ -206,7 +244,10 @@ fn manifest(server: &McpServer, tool: &Tool) -> Result<Manifest, String> {
             open_world: trusted(tool.open_world_hint),
         },
         metadata: Metadata::default(),
-        handler: HandlerSpec::Mcp { server: server.name.clone(), tool: tool.name.clone() },
+        handler: HandlerSpec::Mcp {
+            server: server.name.clone(),
+            tool: tool.name.clone(),
+        },
         timeout: server.timeout.max(Duration::from_millis(1)),
         input: tool.input_schema()?,
         output: tool.output_schema()?,
@@ -227,11 +268,17 @@ fn manifest(server: &McpServer, tool: &Tool) -> Result<Manifest, String> {
 fn readable(name: &str) -> String {
     let words = name.replace(['_', '-', '.', '/'], " ");
     let mut letters = words.trim().chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
 }
 
 fn credentials(server: &McpServer) -> Result<Vec<Template>, String> {
-    server.credentials().iter().map(|name| Template::parse(name)).collect()
+    server
+        .credentials()
+        .iter()
+        .map(|name| Template::parse(name))
+        .collect()
 }
 
 /// Fits a manifest of the packs folder to the tool that it names: it inherits missing schemas, and
@@ -239,8 +286,16 @@ fn credentials(server: &McpServer) -> Result<Vec<Template>, String> {
 ///
 /// # Errors
 /// Why the manifest does not fit the tool.
-pub(crate) fn fit(mut manifest: Manifest, server: &McpServer, tool: &Tool) -> Result<Manifest, ManifestError> {
-    let refuse = |message: String| ManifestError { file: manifest.file.clone(), line: None, message };
+pub(crate) fn fit(
+    mut manifest: Manifest,
+    server: &McpServer,
+    tool: &Tool,
+) -> Result<Manifest, ManifestError> {
+    let refuse = |message: String| ManifestError {
+        file: manifest.file.clone(),
+        line: None,
+        message,
+    };
     if manifest.read_only && tool.read_only_hint == Some(false) {
         return Err(refuse(format!(
             "it says read_only = true, but the MCP server \"{}\" says that its tool \"{}\" writes",
@@ -249,13 +304,23 @@ pub(crate) fn fit(mut manifest: Manifest, server: &McpServer, tool: &Tool) -> Re
     }
     let anything = |schema: &Schema| *schema.source() == Value::Bool(true);
     let inherited = |why: String| refuse(format!("tool \"{}\": {why}", tool.name));
-    let input = anything(&manifest.input).then(|| tool.input_schema()).transpose().map_err(inherited)?;
-    let output = anything(&manifest.output).then(|| tool.output_schema()).transpose().map_err(inherited)?;
+    let input = anything(&manifest.input)
+        .then(|| tool.input_schema())
+        .transpose()
+        .map_err(inherited)?;
+    let output = anything(&manifest.output)
+        .then(|| tool.output_schema())
+        .transpose()
+        .map_err(inherited)?;
     let credentials = credentials(server).map_err(refuse)?;
     manifest.input = input.unwrap_or(manifest.input);
     manifest.output = output.unwrap_or(manifest.output);
     for credential in credentials {
-        if !manifest.credentials.iter().any(|known| known.source() == credential.source()) {
+        if !manifest
+            .credentials
+            .iter()
+            .any(|known| known.source() == credential.source())
+        {
             manifest.credentials.push(credential);
         }
     }
@@ -268,12 +333,24 @@ mod tests {
     use super::*;
 
     fn server() -> McpServer {
-        McpServer::new("x", McpReach::Command { argv: vec!["x".into()], cwd: None, env: Default::default() })
+        McpServer::new(
+            "x",
+            McpReach::Command {
+                argv: vec!["x".into()],
+                cwd: None,
+                env: Default::default(),
+            },
+        )
     }
 
     fn listing(tools: &[Value]) -> Listing {
         let tools = tools.iter().filter_map(Tool::read).collect();
-        Listing { server: "test 1".into(), protocol: "2025-11-25".into(), tools, cut: None }
+        Listing {
+            server: "test 1".into(),
+            protocol: "2025-11-25".into(),
+            tools,
+            cut: None,
+        }
     }
 
     fn names(server: &McpServer, listing: &Listing) -> Vec<String> {
@@ -281,7 +358,10 @@ mod tests {
             Ok((manifest, _)) => manifest.name.to_string(),
             Err(error) => error.to_string(),
         };
-        import(server, listing).into_iter().map(|(_, pack)| told(pack)).collect()
+        import(server, listing)
+            .into_iter()
+            .map(|(_, pack)| told(pack))
+            .collect()
     }
 
     #[test]
@@ -298,22 +378,38 @@ mod tests {
         ]);
         let told = names(&server(), &listing);
         assert_eq!(told[0], "mcp.x.get-Sum");
-        assert!(told[1].starts_with("mcp:x: tool \"a/b\": \"mcp.x.a/b\" is not a pack name"), "{told:?}");
-        assert!(told[2].contains("inputSchema is not a JSON object"), "{told:?}");
-        assert!(told[3].contains("its inputSchema cannot be used"), "{told:?}");
+        assert!(
+            told[1].starts_with("mcp:x: tool \"a/b\": \"mcp.x.a/b\" is not a pack name"),
+            "{told:?}"
+        );
+        assert!(
+            told[2].contains("inputSchema is not a JSON object"),
+            "{told:?}"
+        );
+        assert!(
+            told[3].contains("its inputSchema cannot be used"),
+            "{told:?}"
+        );
         assert!(told[4].contains("the limit is"), "{told:?}");
-        assert!(told[5].contains("its outputSchema cannot be used"), "{told:?}");
+        assert!(
+            told[5].contains("its outputSchema cannot be used"),
+            "{told:?}"
+        );
         assert_eq!(told.len(), 6);
     }
 
     #[test]
     fn operator_selects_tools_without_trust() {
         let read = json!({"name": "read", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}});
-        let listing = listing(&[read, json!({"name": "write", "inputSchema": {"type": "object"}})]);
+        let listing = listing(&[
+            read,
+            json!({"name": "write", "inputSchema": {"type": "object"}}),
+        ]);
         let mut server = server();
         server.tools = vec!["re*".parse().unwrap()];
         assert_eq!(names(&server, &listing), ["mcp.x.read"]);
-        let read_only = |server: &McpServer| import(server, &listing)[0].1.as_ref().unwrap().0.read_only;
+        let read_only =
+            |server: &McpServer| import(server, &listing)[0].1.as_ref().unwrap().0.read_only;
         assert!(!read_only(&server));
         server.read_only_trust = true;
         assert!(read_only(&server));
@@ -338,7 +434,11 @@ mod tests {
             assert_ne!(first, digest(&server(), &changed), "{key}");
         }
         let mut other = server();
-        other.reach = McpReach::Command { argv: vec!["x".into(), "y".into()], cwd: None, env: Default::default() };
+        other.reach = McpReach::Command {
+            argv: vec!["x".into(), "y".into()],
+            cwd: None,
+            env: Default::default(),
+        };
         assert_ne!(first, digest(&other, &base));
     }
 
@@ -351,9 +451,18 @@ mod tests {
                 .unwrap()
         };
         let error = fit(manifest(), &server(), &tool(json!({"readOnlyHint": false}))).unwrap_err();
-        assert!(error.to_string().contains("says that its tool \"t\" writes"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("says that its tool \"t\" writes"),
+            "{error}"
+        );
         let fitted = fit(manifest(), &server(), &tool(json!({}))).unwrap();
-        assert_eq!(fitted.input.source()["required"], json!(["q"]), "inherited from the tool");
+        assert_eq!(
+            fitted.input.source()["required"],
+            json!(["q"]),
+            "inherited from the tool"
+        );
         assert_eq!(fitted.output.source(), &json!({"type": "object"}));
     }
 }

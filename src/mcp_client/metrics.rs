@@ -45,7 +45,15 @@ impl McpMetrics {
 
 impl ServerMetrics {
     pub(crate) fn called<T>(&self, result: &Result<T>) {
-        let outcome = result.as_ref().err().map_or("ok", |error| error.code().as_str());
-        self.calls.get_or_create(&[("server", self.name.clone()), ("outcome", outcome.to_owned())]).inc();
+        let outcome = result
+            .as_ref()
+            .err()
+            .map_or("ok", |error| error.code().as_str());
+        self.calls
+            .get_or_create(&[
+                ("server", self.name.clone()),
+                ("outcome", outcome.to_owned()),
+            ])
+            .inc();
     }
 }

@@ -30,17 +30,31 @@ impl Program {
     /// Starts the program.
     ///
     /// # Errors
-    /// `handler_failed` if it cannot be started; `resource_exhausted` if the system has no memory for it.
+    /// `handler_failed` if it cannot be started; `resource_exhausted` if the system has no memory
+    /// for it.
     pub(crate) fn spawn(&self) -> Result<(Group, Pipes)> {
-        let (name, arguments) = self
-            .argv
-            .split_first()
-            .ok_or_else(|| Error::new(Code::HandlerFailed, "the command of the MCP server is empty"))?;
+        let (name, arguments) = self.argv.split_first().ok_or_else(|| {
+            Error::new(
+                Code::HandlerFailed,
+                "the command of the MCP server is empty",
+            )
+        })?;
         // The operator's value wins. The program is searched in the path that it will use itself.
-        let own = self.env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path);
-        let program = find(name, own.unwrap_or(&self.path), self.cwd.as_deref(), own.is_some())?;
+        let own = self
+            .env
+            .iter()
+            .find(|(name, _)| name == "PATH")
+            .map(|(_, path)| path);
+        let program = find(
+            name,
+            own.unwrap_or(&self.path),
+            self.cwd.as_deref(),
+            own.is_some(),
+        )?;
         let mut command = helmdeck_process::command(&program, &self.path);
-        command.args(arguments).envs(self.env.iter().map(|(name, value)| (name, value)));
+        command
+            .args(arguments)
+            .envs(self.env.iter().map(|(name, value)| (name, value)));
         if let Some(cwd) = &self.cwd {
             command.current_dir(cwd);
         }
@@ -63,12 +77,19 @@ fn find(name: &str, path: &str, cwd: Option<&Path>, own: bool) -> Result<PathBuf
         let program = cwd.map_or_else(|| PathBuf::from(name), |cwd| cwd.join(name));
         return match program.is_file() {
             true => Ok(program),
-            false => Err(missing(format!("the program {} does not exist", program.display()))),
+            false => Err(missing(format!(
+                "the program {} does not exist",
+                program.display()
+            ))),
         };
     }
     helmdeck_process::find(name, path).ok_or_else(|| match own {
-        true => missing(format!("the program \"{name}\" is not in the search path that its `env` gives")),
-        false => missing(format!("the program \"{name}\" is not in the search path {path}")),
+        true => missing(format!(
+            "the program \"{name}\" is not in the search path that its `env` gives"
+        )),
+        false => missing(format!(
+            "the program \"{name}\" is not in the search path {path}"
+        )),
     })
 }
 

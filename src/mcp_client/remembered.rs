@@ -1,8 +1,8 @@
 //! Stored lists of tools, so that the next start knows them without starting the servers.
 //!
-//! One file per server. It is bound to the server's configuration (program or address, names of variables and
-//! credentials), and sealed if there is a memory key. Without a key it is plain text, and is not written if it contains
-//! something like a token.
+//! One file per server. It is bound to the server's configuration (program or address, names of
+//! variables and credentials), and sealed if there is a memory key. Without a key it is plain text,
+//! and is not written if it contains something like a token.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -45,28 +45,47 @@ helmdeck_core::redacted_debug!(Remembered);
 impl Remembered {
     /// Makes a storage in `folder`. `makes` says whether a missing parent folder is made.
     pub fn new(folder: PathBuf, ring: Option<Arc<KeyRing>>, makes: bool) -> Self {
-        Self { folder, ring, makes }
+        Self {
+            folder,
+            ring,
+            makes,
+        }
     }
 
     fn path(&self, server: &McpServer, sealed: bool) -> PathBuf {
-        self.folder.join(format!("{}.{}", server.name, if sealed { "sealed" } else { "json" }))
+        self.folder.join(format!(
+            "{}.{}",
+            server.name,
+            if sealed { "sealed" } else { "json" }
+        ))
     }
 
     /// Returns a server's stored list; `None` if there is none for this configuration. Blocks.
     pub(crate) fn load(&self, server: &McpServer) -> Option<Listing> {
         let path = self.path(server, self.ring.is_some());
         let mut bytes = Vec::new();
-        fs::File::open(&path).ok()?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
+        fs::File::open(&path)
+            .ok()?
+            .take(MAX_BYTES as u64 + 1)
+            .read_to_end(&mut bytes)
+            .ok()?;
         let plain = match &self.ring {
-            Some(ring) => ring.open_blob(&namespace(), PURPOSE, server.name.as_bytes(), &bytes).ok(),
+            Some(ring) => ring
+                .open_blob(&namespace(), PURPOSE, server.name.as_bytes(), &bytes)
+                .ok(),
             None => Some(bytes),
         };
         let read = plain.and_then(|plain| serde_json::from_slice::<Document>(&plain).ok());
         match read {
-            Some(document) if document.form == FORM && document.server == server.digest() => Some(document.listing),
+            Some(document) if document.form == FORM && document.server == server.digest() => {
+                Some(document.listing)
+            }
             Some(_) => None,
             None => {
-                tracing::debug!(mcp.server = server.name, "what is remembered of an MCP server cannot be read");
+                tracing::debug!(
+                    mcp.server = server.name,
+                    "what is remembered of an MCP server cannot be read"
+                );
                 None
             }
         }
@@ -74,10 +93,18 @@ impl Remembered {
 
     /// Stores a server's list. Blocks. A failed write only makes the next start slower.
     pub(crate) fn keep(&self, server: &McpServer, listing: &Listing) {
-        let document = Document { form: FORM, server: server.digest(), listing: listing.clone() };
-        let Ok(plain) = serde_json::to_vec(&document) else { return };
+        let document = Document {
+            form: FORM,
+            server: server.digest(),
+            listing: listing.clone(),
+        };
+        let Ok(plain) = serde_json::to_vec(&document) else {
+            return;
+        };
         let bytes = match &self.ring {
-            Some(ring) => ring.seal_blob(&namespace(), PURPOSE, server.name.as_bytes(), &plain).ok(),
+            Some(ring) => ring
+                .seal_blob(&namespace(), PURPOSE, server.name.as_bytes(), &plain)
+                .ok(),
             None => (!leaks::has_leak(&plain)).then_some(plain),
         };
         let written = match bytes.filter(|bytes| bytes.len() <= MAX_BYTES) {
@@ -96,11 +123,18 @@ impl Remembered {
         if !self.makes && !data.is_dir() {
             return Ok(());
         }
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.folder)?;
         // Several processes may write at once; each renames its own file.
         let half = path.with_extension(format!("{}.half", std::process::id()));
         let _ = fs::remove_file(&half);
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&half)?;
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&half)?;
         let done = file.write_all(bytes).and_then(|()| fs::rename(&half, path));
         if done.is_err() {
             let _ = fs::remove_file(&half);
@@ -123,17 +157,33 @@ mod tests {
     use super::*;
 
     fn server(program: &str) -> McpServer {
-        McpServer::new("x", McpReach::Command { argv: vec![program.into()], cwd: None, env: Default::default() })
+        McpServer::new(
+            "x",
+            McpReach::Command {
+                argv: vec![program.into()],
+                cwd: None,
+                env: Default::default(),
+            },
+        )
     }
 
     fn listing(description: &str) -> Listing {
-        let tool = json!({"name": "a", "description": description, "inputSchema": {"type": "object"}});
+        let tool =
+            json!({"name": "a", "description": description, "inputSchema": {"type": "object"}});
         let tools = Tool::read(&tool).into_iter().collect();
-        Listing { server: "s 1".into(), protocol: "p".into(), tools, cut: None }
+        Listing {
+            server: "s 1".into(),
+            protocol: "p".into(),
+            tools,
+            cut: None,
+        }
     }
 
     fn ring(fill: &str) -> Arc<KeyRing> {
-        Arc::new(KeyRing::new(MemoryKey::parse("K", &fill.repeat(32)).unwrap(), Vec::new()))
+        Arc::new(KeyRing::new(
+            MemoryKey::parse("K", &fill.repeat(32)).unwrap(),
+            Vec::new(),
+        ))
     }
 
     #[test]
@@ -151,10 +201,14 @@ mod tests {
     fn list_is_sealed_for_one_key() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mcp");
-        Remembered::new(path.clone(), Some(ring("a1")), true).keep(&server("p"), &listing("canary"));
+        Remembered::new(path.clone(), Some(ring("a1")), true)
+            .keep(&server("p"), &listing("canary"));
         let text = fs::read(path.join("x.sealed")).unwrap();
         assert!(!String::from_utf8_lossy(&text).contains("canary"));
-        assert_eq!(Remembered::new(path.clone(), Some(ring("b2")), true).load(&server("p")), None);
+        assert_eq!(
+            Remembered::new(path.clone(), Some(ring("b2")), true).load(&server("p")),
+            None
+        );
         assert_eq!(Remembered::new(path, None, true).load(&server("p")), None);
     }
 
@@ -175,8 +229,13 @@ mod tests {
         Remembered::new(data.join("mcp"), None, false).keep(&server("p"), &listing("d"));
         assert!(!data.exists());
         Remembered::new(data.join("mcp"), None, true).keep(&server("p"), &listing("d"));
-        let mode =
-            |path: &Path| std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path).unwrap().permissions()) & 0o777;
-        assert_eq!((mode(&data), mode(&data.join("mcp/x.json"))), (0o700, 0o600));
+        let mode = |path: &Path| {
+            std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path).unwrap().permissions())
+                & 0o777
+        };
+        assert_eq!(
+            (mode(&data), mode(&data.join("mcp/x.json"))),
+            (0o700, 0o600)
+        );
     }
 }

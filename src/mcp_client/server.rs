@@ -1,6 +1,7 @@
 //! One supervised MCP server.
 //!
-//! It is started on demand and stopped when idle, has one connection for all callers, and backs off after failures.
+//! It is started on demand and stopped when idle, has one connection for all callers, and backs off
+//! after failures.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -108,9 +109,21 @@ helmdeck_core::redacted_debug!(Server);
 helmdeck_core::redacted_debug!(Surroundings);
 
 impl Server {
-    pub(crate) fn new(config: McpServer, around: Surroundings, metrics: ServerMetrics) -> Arc<Self> {
-        let remembered = around.remembered.as_ref().and_then(|remembered| remembered.load(&config)).map(Arc::new);
-        let known = if remembered.is_some() { Discovery::Remembered } else { Discovery::Nothing };
+    pub(crate) fn new(
+        config: McpServer,
+        around: Surroundings,
+        metrics: ServerMetrics,
+    ) -> Arc<Self> {
+        let remembered = around
+            .remembered
+            .as_ref()
+            .and_then(|remembered| remembered.load(&config))
+            .map(Arc::new);
+        let known = if remembered.is_some() {
+            Discovery::Remembered
+        } else {
+            Discovery::Nothing
+        };
         Arc::new_cyclic(|this| Self {
             config,
             metrics,
@@ -142,7 +155,8 @@ impl Server {
         self.listing.lock().clone()
     }
 
-    /// Returns why its last start failed, also while it is started again; `None` if it did not fail.
+    /// Returns why its last start failed, also while it is started again; `None` if it did not
+    /// fail.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.failure.lock().clone()
     }
@@ -155,7 +169,11 @@ impl Server {
     /// Waits until its tools are known, or it has failed.
     pub async fn settled(&self) {
         // `self` owns the sender, so it is not closed.
-        let _ = self.known.subscribe().wait_for(|known| *known > Discovery::Nothing).await;
+        let _ = self
+            .known
+            .subscribe()
+            .wait_for(|known| *known > Discovery::Nothing)
+            .await;
     }
 
     /// Returns the digest of a listed tool; `None` if it is not listed.
@@ -202,7 +220,10 @@ impl Server {
             match &*state {
                 // A rotated or revoked credential needs a new connection.
                 Lifecycle::Up(connection)
-                    if connection.is_open() && fresh.as_ref().is_ok_and(|grants| *grants == connection.grants) =>
+                    if connection.is_open()
+                        && fresh
+                            .as_ref()
+                            .is_ok_and(|grants| *grants == connection.grants) =>
                 {
                     return Ok(Arc::clone(connection));
                 }
@@ -245,7 +266,9 @@ impl Server {
 
     fn start(&self) -> Starting {
         let Some(this) = self.this.upgrade() else {
-            return async { Err(Error::new(Code::Cancelled, "the engine is shutting down")) }.boxed().shared();
+            return async { Err(Error::new(Code::Cancelled, "the engine is shutting down")) }
+                .boxed()
+                .shared();
         };
         // A separate task, because the first caller may leave.
         let task = self.around.tasks.spawn(async move {
@@ -261,9 +284,13 @@ impl Server {
             };
             this.started(started).await
         });
-        async move { task.await.unwrap_or_else(|_| Err(Error::new(Code::Internal, "starting an MCP server failed"))) }
-            .boxed()
-            .shared()
+        async move {
+            task.await.unwrap_or_else(|_| {
+                Err(Error::new(Code::Internal, "starting an MCP server failed"))
+            })
+        }
+        .boxed()
+        .shared()
     }
 
     async fn open(&self) -> Result<(Opened, Listing)> {
@@ -271,7 +298,14 @@ impl Server {
         let (way, secrets) = self.way(&reveal)?;
         self.metrics.starts.inc();
         tracing::debug!(mcp.server = self.name(), "starting an MCP server");
-        let opened = connection::open(self.name(), &way, self.config.max_output_bytes, secrets.clone(), grants).await;
+        let opened = connection::open(
+            self.name(),
+            &way,
+            self.config.max_output_bytes,
+            secrets.clone(),
+            grants,
+        )
+        .await;
         let opened = opened.map_err(|error| helmdeck_redact::error(error, &secrets))?;
         let listing = opened.connection.list(self.name()).await;
         match listing {
@@ -296,9 +330,16 @@ impl Server {
             .map_err(|message| Error::new(Code::Internal, message))?;
         for name in names {
             let missing = || {
-                Error::new(Code::CredentialInvalid, format!("credential \"{}\" does not exist", name.escape_debug()))
+                Error::new(
+                    Code::CredentialInvalid,
+                    format!("credential \"{}\" does not exist", name.escape_debug()),
+                )
             };
-            let grant = self.around.secrets.grant(&name, &identity, &pack)?.ok_or_else(missing)?;
+            let grant = self
+                .around
+                .secrets
+                .grant(&name, &identity, &pack)?
+                .ok_or_else(missing)?;
             revealed.insert(name, self.around.secrets.reveal(&grant, &identity, &pack)?);
             grants.push(grant);
         }
@@ -307,11 +348,18 @@ impl Server {
 
     fn way(&self, revealed: &BTreeMap<String, Secret>) -> Result<(Way, Vec<Secret>)> {
         let reveal = |name: &str| {
-            let missing = || Error::new(Code::CredentialInvalid, format!("credential \"{name}\" does not exist"));
+            let missing = || {
+                Error::new(
+                    Code::CredentialInvalid,
+                    format!("credential \"{name}\" does not exist"),
+                )
+            };
             revealed.get(name).cloned().ok_or_else(missing)
         };
         let mut secrets = Vec::new();
-        let mut fill = |values: &BTreeMap<String, McpValue>, host: Option<&str>| -> Result<BTreeMap<String, String>> {
+        let mut fill = |values: &BTreeMap<String, McpValue>,
+                        host: Option<&str>|
+         -> Result<BTreeMap<String, String>> {
             values
                 .iter()
                 .map(|(name, value)| {
@@ -330,13 +378,20 @@ impl Server {
             }),
             McpReach::Http { url, headers } => {
                 let headers = fill(headers, url.host_str())?;
-                Way::Http { url: url.clone(), headers, egress: self.around.egress.clone() }
+                Way::Http {
+                    url: url.clone(),
+                    headers,
+                    egress: self.around.egress.clone(),
+                }
             }
         };
         Ok((way, secrets))
     }
 
-    async fn started(self: Arc<Self>, started: Result<(Opened, Listing)>) -> Result<Arc<Connection>> {
+    async fn started(
+        self: Arc<Self>,
+        started: Result<(Opened, Listing)>,
+    ) -> Result<Arc<Connection>> {
         match started {
             Ok((opened, listing)) => {
                 let connection = Arc::clone(&opened.connection);
@@ -362,7 +417,10 @@ impl Server {
                 };
                 tracing::warn!(mcp.server = self.name(), %error, cause = error.cause(), wait_ms = wait.as_millis(), "an MCP server cannot be started");
                 *self.failure.lock() = Some(error.clone());
-                *self.state.lock() = Lifecycle::Failed { until: Instant::now() + wait, error: error.clone() };
+                *self.state.lock() = Lifecycle::Failed {
+                    until: Instant::now() + wait,
+                    error: error.clone(),
+                };
                 if self.known() == Discovery::Nothing {
                     // The registry learns the reason before the waiting callers continue.
                     self.notify().await;
@@ -387,14 +445,17 @@ impl Server {
                 && let Some(remembered) = self.around.remembered.clone()
             {
                 // Only the shutdown of the engine waits for it.
-                self.around.tasks.spawn_blocking(move || remembered.keep(&this.config, &listing));
+                self.around
+                    .tasks
+                    .spawn_blocking(move || remembered.keep(&this.config, &listing));
             }
             self.notify().await;
         }
         let confirmed = self.known() == Discovery::Remembered;
         self.learnt(Discovery::Listed);
         if confirmed {
-            // A manifest that did not match the stored list waited for this answer. Now it is refused, or matches.
+            // A manifest that did not match the stored list waited for this answer. Now it is
+            // refused, or matches.
             self.notify().await;
         }
     }
@@ -416,7 +477,12 @@ impl Server {
 
     /// Supervises a connection until it ends.
     async fn supervise(self: Arc<Self>, opened: Opened) {
-        let Opened { connection, service, group, too_long } = opened;
+        let Opened {
+            connection,
+            service,
+            group,
+            too_long,
+        } = opened;
         let cancel = service.cancellation_token();
         let mut running = std::pin::pin!(service.waiting());
         let asked = tokio::select! {
@@ -442,10 +508,14 @@ impl Server {
                 code: Code::InvalidOutput,
                 why: format!("it wrote a message of more than {limit} bytes"),
             },
-            None if matches!(self.config.reach, McpReach::Http { .. }) => {
-                ConnectionEnd { code: Code::HandlerFailed, why: "it closed the connection".to_owned() }
-            }
-            None => ConnectionEnd { code: Code::HandlerFailed, why: how(status) },
+            None if matches!(self.config.reach, McpReach::Http { .. }) => ConnectionEnd {
+                code: Code::HandlerFailed,
+                why: "it closed the connection".to_owned(),
+            },
+            None => ConnectionEnd {
+                code: Code::HandlerFailed,
+                why: how(status),
+            },
         };
         self.down(&connection, Some(ended));
     }
@@ -459,7 +529,11 @@ impl Server {
                 && let Err(error) = connection.listen().await
             {
                 let cause = failure::cause(&error, &connection.secrets);
-                tracing::debug!(mcp.server = self.name(), cause, "an MCP server tells no news of its tools");
+                tracing::debug!(
+                    mcp.server = self.name(),
+                    cause,
+                    "an MCP server tells no news of its tools"
+                );
             }
             std::future::pending::<()>().await;
         };
@@ -468,15 +542,20 @@ impl Server {
                 connection.client.changed.notified().await;
                 match connection.list(self.name()).await {
                     Ok(listing) => self.learn(listing).await,
-                    Err(error) => tracing::warn!(mcp.server = self.name(), %error, "tools cannot be listed anew"),
+                    Err(error) => {
+                        tracing::warn!(mcp.server = self.name(), %error, "tools cannot be listed anew")
+                    }
                 }
             }
         };
         let idle = async {
             loop {
-                let left =
-                    (connection.last_used() + self.config.idle_timeout).saturating_duration_since(Instant::now());
-                if left.is_zero() && connection.calls() == 0 && self.waiting.load(Ordering::SeqCst) == 0 {
+                let left = (connection.last_used() + self.config.idle_timeout)
+                    .saturating_duration_since(Instant::now());
+                if left.is_zero()
+                    && connection.calls() == 0
+                    && self.waiting.load(Ordering::SeqCst) == 0
+                {
                     tracing::debug!(mcp.server = self.name(), "stopping an idle MCP server");
                     return;
                 }
@@ -510,18 +589,32 @@ impl Server {
         match &ended {
             Some(ConnectionEnd { code, why }) => {
                 let wait = self.failures.lock().ended(connection.since.elapsed());
-                tracing::warn!(mcp.server = self.name(), why, wait_ms = wait.as_millis(), "an MCP server ended");
+                tracing::warn!(
+                    mcp.server = self.name(),
+                    why,
+                    wait_ms = wait.as_millis(),
+                    "an MCP server ended"
+                );
                 self.metrics.crashes.inc();
                 if current {
-                    let error = Error::new(*code, format!("the MCP server \"{}\" ended: {why}", self.name()));
-                    *state = Lifecycle::Failed { until: Instant::now() + wait, error };
+                    let error = Error::new(
+                        *code,
+                        format!("the MCP server \"{}\" ended: {why}", self.name()),
+                    );
+                    *state = Lifecycle::Failed {
+                        until: Instant::now() + wait,
+                        error,
+                    };
                 }
             }
             None if current => *state = Lifecycle::Down,
             None => {}
         }
         drop(state);
-        let stopped = || ConnectionEnd { code: Code::HandlerFailed, why: "it was stopped".to_owned() };
+        let stopped = || ConnectionEnd {
+            code: Code::HandlerFailed,
+            why: "it was stopped".to_owned(),
+        };
         connection.set_ended(ended.unwrap_or_else(stopped));
     }
 }

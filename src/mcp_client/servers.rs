@@ -35,7 +35,8 @@ pub struct McpStatus {
     pub protocol: String,
     /// Number of listed tools; `None` if it never answered.
     pub listed: Option<usize>,
-    /// Whether this is the stored list of an earlier start: the server has not answered in this process.
+    /// Whether this is the stored list of an earlier start: the server has not answered in this
+    /// process.
     pub remembered: bool,
     /// Names of the imported tools.
     pub tools: Vec<String>,
@@ -69,9 +70,14 @@ impl Fitted {
     /// Returns the refusal of a manifest whose server is not configured.
     #[must_use]
     pub fn none(manifest: &Manifest, server: &str) -> Self {
-        let message =
-            format!("there is no MCP server \"{server}\"; add it with `helmdeck mcp add {server} -- <command>`");
-        Self::Refused(ManifestError { file: manifest.file.clone(), line: None, message })
+        let message = format!(
+            "there is no MCP server \"{server}\"; add it with `helmdeck mcp add {server} -- <command>`"
+        );
+        Self::Refused(ManifestError {
+            file: manifest.file.clone(),
+            line: None,
+            message,
+        })
     }
 }
 
@@ -93,7 +99,11 @@ impl Servers {
             let (name, metrics) = (config.name.clone(), metrics.server(&config.name));
             (name, Server::new(config, around.clone(), metrics))
         });
-        Self { servers: servers.collect(), around, asked: OnceLock::new() }
+        Self {
+            servers: servers.collect(),
+            around,
+            asked: OnceLock::new(),
+        }
     }
 
     /// Returns all servers, sorted by name.
@@ -109,20 +119,30 @@ impl Servers {
 
     /// Sets the callback for changed lists of tools.
     pub fn on_change(&self, changed: &Changed) {
-        self.all().for_each(|server| server.on_change(Arc::clone(changed)));
+        self.all()
+            .for_each(|server| server.on_change(Arc::clone(changed)));
     }
 
     /// Matches a manifest that names a tool with the server's list of tools.
     pub fn fit(&self, manifest: Manifest, server: &str, tool: &str) -> Fitted {
-        let refuse =
-            |message: String| Fitted::Refused(ManifestError { file: manifest.file.clone(), line: None, message });
+        let refuse = |message: String| {
+            Fitted::Refused(ManifestError {
+                file: manifest.file.clone(),
+                line: None,
+                message,
+            })
+        };
         let Some(found) = self.servers.get(server) else {
             return Fitted::none(&manifest, server);
         };
         let Some(listing) = found.listing() else {
             return match found.failure() {
                 Some(error) => {
-                    let why = ManifestError { file: manifest.file, line: None, message: error.message().to_owned() };
+                    let why = ManifestError {
+                        file: manifest.file,
+                        line: None,
+                        message: error.message().to_owned(),
+                    };
                     Fitted::Failed(manifest.name, why)
                 }
                 None => Fitted::Pending(manifest.name),
@@ -135,12 +155,18 @@ impl Servers {
                 return Fitted::Pending(name);
             }
             let hint = did_you_mean(tool, listing.tools.iter().map(|listed| &*listed.name));
-            return refuse(format!("the MCP server \"{server}\" has no tool \"{tool}\"{hint}"));
+            return refuse(format!(
+                "the MCP server \"{server}\" has no tool \"{tool}\"{hint}"
+            ));
         };
         match listing::fit(manifest, &found.config, listed) {
             Ok(manifest) => {
                 let digest = listed.digest(&found.config, &listing);
-                Fitted::Ready(Box::new(manifest), Self::handler(found, tool, &digest), digest)
+                Fitted::Ready(
+                    Box::new(manifest),
+                    Self::handler(found, tool, &digest),
+                    digest,
+                )
             }
             Err(_) if old => Fitted::Pending(name),
             Err(error) => Fitted::Refused(error),
@@ -148,34 +174,48 @@ impl Servers {
     }
 
     fn handler(server: &Arc<Server>, tool: &str, digest: &[u8]) -> Arc<dyn Handler> {
-        Arc::new(McpHandler { server: Arc::clone(server), tool: tool.to_owned(), digest: digest.to_owned() })
+        Arc::new(McpHandler {
+            server: Arc::clone(server),
+            tool: tool.to_owned(),
+            digest: digest.to_owned(),
+        })
     }
 
     /// Returns all imported tools, each with the name of its pack, if known.
     ///
-    /// A tool comes with its handler and digest, or with the reason why it is refused. Servers that were not queried
-    /// yet have none; a failed one is refused as a whole.
+    /// A tool comes with its handler and digest, or with the reason why it is refused. Servers that
+    /// were not queried yet have none; a failed one is refused as a whole.
     pub fn import(&self) -> Vec<(Option<String>, Result<Imported, ManifestError>)> {
         let mut packs = Vec::new();
         for server in self.all() {
             match (server.listing(), server.failure()) {
                 (Some(listing), _) => {
-                    packs.extend(listing::import(&server.config, &listing).into_iter().map(|(name, pack)| {
-                        let (manifest, digest) = match pack {
-                            Ok(pack) => pack,
-                            Err(error) => return (name, Err(error)),
-                        };
-                        let tool = match &manifest.handler {
-                            HandlerSpec::Mcp { tool, .. } => tool.clone(),
-                            _ => String::new(),
-                        };
-                        let handler = Self::handler(server, &tool, &digest);
-                        (name, Ok((manifest, handler, digest)))
-                    }))
+                    packs.extend(listing::import(&server.config, &listing).into_iter().map(
+                        |(name, pack)| {
+                            let (manifest, digest) = match pack {
+                                Ok(pack) => pack,
+                                Err(error) => return (name, Err(error)),
+                            };
+                            let tool = match &manifest.handler {
+                                HandlerSpec::Mcp { tool, .. } => tool.clone(),
+                                _ => String::new(),
+                            };
+                            let handler = Self::handler(server, &tool, &digest);
+                            (name, Ok((manifest, handler, digest)))
+                        },
+                    ))
                 }
                 (None, Some(error)) => {
-                    let (file, message) = (listing::place(server.name()), error.message().to_owned());
-                    packs.push((None, Err(ManifestError { file, line: None, message })));
+                    let (file, message) =
+                        (listing::place(server.name()), error.message().to_owned());
+                    packs.push((
+                        None,
+                        Err(ManifestError {
+                            file,
+                            line: None,
+                            message,
+                        }),
+                    ));
                 }
                 (None, None) => {}
             }
@@ -185,7 +225,8 @@ impl Servers {
 
     /// Returns the list of tools of each server, by the server's name.
     pub fn listings(&self) -> impl Iterator<Item = (String, Arc<Listing>)> {
-        self.all().filter_map(|server| Some((server.name().to_owned(), server.listing()?)))
+        self.all()
+            .filter_map(|server| Some((server.name().to_owned(), server.listing()?)))
     }
 
     /// Returns the state of each server.
@@ -197,13 +238,22 @@ impl Servers {
                     McpReach::Command { .. } => "command",
                     McpReach::Http { .. } => "http",
                 };
-                let tools = listing.iter().flat_map(|listing| &listing.tools).map(|tool| tool.name.clone());
+                let tools = listing
+                    .iter()
+                    .flat_map(|listing| &listing.tools)
+                    .map(|tool| tool.name.clone());
                 McpStatus {
                     name: server.name().to_owned(),
                     kind,
                     state,
-                    server: listing.as_ref().map(|listing| listing.server.clone()).unwrap_or_default(),
-                    protocol: listing.as_ref().map(|listing| listing.protocol.clone()).unwrap_or_default(),
+                    server: listing
+                        .as_ref()
+                        .map(|listing| listing.server.clone())
+                        .unwrap_or_default(),
+                    protocol: listing
+                        .as_ref()
+                        .map(|listing| listing.protocol.clone())
+                        .unwrap_or_default(),
                     listed: listing.as_ref().map(|listing| listing.tools.len()),
                     remembered: server.known() == Discovery::Remembered,
                     tools: tools.filter(|tool| server.config.takes(tool)).collect(),
@@ -242,21 +292,28 @@ impl Servers {
 
     /// Waits until each server's tools are known or it has failed.
     ///
-    /// It waits for a server's `start_timeout`, at most [`FIRST_ANSWER`], from the start of the background queries.
+    /// It waits for a server's `start_timeout`, at most [`FIRST_ANSWER`], from the start of the
+    /// background queries.
     pub async fn settled(&self) {
-        let Some(asked) = self.asked.get().copied() else { return };
-        let waiting = self.all().filter(|server| server.known() == Discovery::Nothing).map(|server| {
-            let until = asked + server.config.start_timeout.min(FIRST_ANSWER);
-            async move {
-                let _ = tokio::time::timeout_at(until, server.settled()).await;
-            }
-        });
+        let Some(asked) = self.asked.get().copied() else {
+            return;
+        };
+        let waiting = self
+            .all()
+            .filter(|server| server.known() == Discovery::Nothing)
+            .map(|server| {
+                let until = asked + server.config.start_timeout.min(FIRST_ANSWER);
+                async move {
+                    let _ = tokio::time::timeout_at(until, server.settled()).await;
+                }
+            });
         join_all(waiting.collect::<Vec<_>>()).await;
     }
 
     /// Returns whether the tools of all servers are known.
     pub fn all_known(&self) -> bool {
-        self.all().all(|server| server.known() >= Discovery::Remembered)
+        self.all()
+            .all(|server| server.known() >= Discovery::Remembered)
     }
 
     /// Queries a server for its tools until it answers.
@@ -271,7 +328,10 @@ impl Servers {
     pub async fn shutdown(&self) {
         self.around.stop.cancel();
         self.around.tasks.close();
-        if tokio::time::timeout(Duration::from_secs(3), self.around.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(Duration::from_secs(3), self.around.tasks.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!("an MCP server did not end in time and is killed");
         }
     }

@@ -1,7 +1,8 @@
 //! Filter for messages that JSON parsers read differently.
 //!
-//! These are messages deeper than 128 levels, or with a duplicate key. rmcp drops a message that it cannot parse, and
-//! its caller waits until the timeout. So such an answer is replaced by an error of the same request, and is logged.
+//! These are messages deeper than 128 levels, or with a duplicate key. rmcp drops a message that it
+//! cannot parse, and its caller waits until the timeout. So such an answer is replaced by an error
+//! of the same request, and is logged.
 
 use helmdeck_core::json;
 use serde::Deserialize;
@@ -30,7 +31,9 @@ struct Envelope<'a> {
 
 impl Sieve {
     pub(crate) fn new(server: &str) -> Self {
-        Self { server: server.to_owned() }
+        Self {
+            server: server.to_owned(),
+        }
     }
 
     /// Adds a line to `out`, or its replacement.
@@ -43,14 +46,16 @@ impl Sieve {
 
     /// Returns the replacement of a bad message, with its line feed.
     ///
-    /// It is empty if no request waits for the message. Returns `None` if the message is good, or not JSON: rmcp skips
-    /// that.
+    /// It is empty if no request waits for the message. Returns `None` if the message is good, or
+    /// not JSON: rmcp skips that.
     pub(crate) fn instead_of(&self, message: &[u8]) -> Option<String> {
         let error = json::check_strict(message).err()?;
         serde_json::from_slice::<&RawValue>(message).ok()?;
         tracing::warn!(mcp.server = self.server, bytes = message.len(), %error, "an MCP server sent {WHY}");
         let envelope = serde_json::from_slice::<Envelope<'_>>(message).ok();
-        let id = envelope.filter(|envelope| envelope.method.is_none()).and_then(|envelope| envelope.id);
+        let id = envelope
+            .filter(|envelope| envelope.method.is_none())
+            .and_then(|envelope| envelope.id);
         Some(id.map_or_else(String::new, |id| {
             format!(r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":{NOT_READABLE},"message":"{WHY}"}}}}"#, id.get())
                 + "\n"
@@ -72,9 +77,13 @@ mod tests {
     fn unreadable_answers_become_errors_of_their_request() {
         let deep = format!("{}{}", "[".repeat(2_000_000), "]".repeat(2_000_000));
         for result in [deep.as_str(), r#"{"a":1,"a":2}"#, "1e999"] {
-            let answer = sifted(&format!(r#"{{"jsonrpc":"2.0","id":7,"result":{result}}}"#)).unwrap();
+            let answer =
+                sifted(&format!(r#"{{"jsonrpc":"2.0","id":7,"result":{result}}}"#)).unwrap();
             let answer: Value = serde_json::from_str(&answer).unwrap();
-            assert_eq!((&answer["id"], &answer["error"]["code"]), (&7.into(), &NOT_READABLE.into()));
+            assert_eq!(
+                (&answer["id"], &answer["error"]["code"]),
+                (&7.into(), &NOT_READABLE.into())
+            );
             let notification = format!(r#"{{"jsonrpc":"2.0","method":"n","params":{result}}}"#);
             assert_eq!(sifted(&notification).as_deref(), Some(""));
         }
@@ -82,7 +91,10 @@ mod tests {
 
     #[test]
     fn what_is_in_order_or_no_json_stays() {
-        assert_eq!(sifted(r#"{"jsonrpc":"2.0","id":7,"result":{"a":[1,{"a":2}]}}"#), None);
+        assert_eq!(
+            sifted(r#"{"jsonrpc":"2.0","id":7,"result":{"a":[1,{"a":2}]}}"#),
+            None
+        );
         assert_eq!(sifted("Listening on port 1"), None);
     }
 }

@@ -1,8 +1,8 @@
 //! HTTP client of a server over streamable HTTP.
 //!
-//! Messages in its event streams go through the [`Sieve`]. An answer that comes as one JSON document is not checked
-//! here. The library reports an unreadable one at once, and takes the last value of a duplicate key, so all later code
-//! sees one value.
+//! Messages in its event streams go through the [`Sieve`]. An answer that comes as one JSON
+//! document is not checked here. The library reports an unreadable one at once, and takes the last
+//! value of a duplicate key, so all later code sees one value.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,14 +33,22 @@ pub(crate) struct Web {
 
 impl Web {
     pub(crate) fn new(client: reqwest::Client, sieve: Sieve, limit: usize) -> Self {
-        Self { client, sieve, limit }
+        Self {
+            client,
+            sieve,
+            limit,
+        }
     }
 
     fn sifted(&self, events: Events) -> Events {
         let sieve = self.sieve.clone();
         let sift = move |event: Result<Sse, SseError>| {
             let mut event = event?;
-            if let Some(instead) = event.data.as_ref().and_then(|data| sieve.instead_of(data.as_bytes())) {
+            if let Some(instead) = event
+                .data
+                .as_ref()
+                .and_then(|data| sieve.instead_of(data.as_bytes()))
+            {
                 let instead = instead.trim_end().to_owned();
                 event.data = Some(instead).filter(|data| !data.is_empty());
             }
@@ -52,9 +60,14 @@ impl Web {
 
 /// Repeats the trace context of a message in the headers of its request.
 fn add_trace(message: &ClientJsonRpcMessage, headers: &mut Headers) {
-    let ClientJsonRpcMessage::Request(request) = message else { return };
+    let ClientJsonRpcMessage::Request(request) = message else {
+        return;
+    };
     let meta = request.request.get_meta();
-    let named = [("traceparent", meta.get_traceparent()), ("tracestate", meta.get_tracestate())];
+    let named = [
+        ("traceparent", meta.get_traceparent()),
+        ("tracestate", meta.get_tracestate()),
+    ];
     for (name, value) in named {
         if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
             headers.insert(HeaderName::from_static(name), value);
@@ -73,7 +86,8 @@ impl StreamableHttpClient for Web {
         token: Option<String>,
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, Failure> {
-        self.post_message_with_max_sse_event_size(uri, message, session, token, headers, self.limit).await
+        self.post_message_with_max_sse_event_size(uri, message, session, token, headers, self.limit)
+            .await
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -86,8 +100,10 @@ impl StreamableHttpClient for Web {
         limit: usize,
     ) -> Result<StreamableHttpPostResponse, Failure> {
         add_trace(&message, &mut headers);
-        let posted =
-            self.client.post_message_with_max_sse_event_size(uri, message, session, token, headers, limit).await?;
+        let posted = self
+            .client
+            .post_message_with_max_sse_event_size(uri, message, session, token, headers, limit)
+            .await?;
         Ok(match posted {
             StreamableHttpPostResponse::Sse(events, session) => {
                 StreamableHttpPostResponse::Sse(self.sifted(events), session)
@@ -103,7 +119,9 @@ impl StreamableHttpClient for Web {
         token: Option<String>,
         headers: Headers,
     ) -> Result<(), Failure> {
-        self.client.delete_session(uri, session, token, headers).await
+        self.client
+            .delete_session(uri, session, token, headers)
+            .await
     }
 
     async fn get_stream(
@@ -114,7 +132,10 @@ impl StreamableHttpClient for Web {
         token: Option<String>,
         headers: Headers,
     ) -> Result<Events, Failure> {
-        self.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, self.limit).await
+        self.get_stream_with_max_sse_event_size(
+            uri, session, last_event, token, headers, self.limit,
+        )
+        .await
     }
 
     async fn get_stream_with_max_sse_event_size(
@@ -126,8 +147,10 @@ impl StreamableHttpClient for Web {
         headers: Headers,
         limit: usize,
     ) -> Result<Events, Failure> {
-        let opened =
-            self.client.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, limit).await?;
+        let opened = self
+            .client
+            .get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, limit)
+            .await?;
         Ok(self.sifted(opened))
     }
 }
@@ -140,12 +163,23 @@ mod tests {
 
     #[test]
     fn headers_repeat_the_trace_of_the_message() {
-        let mut request: ClientRequest = CallToolRequest::new(CallToolRequestParams::new("x")).into();
-        request.get_meta_mut().set_traceparent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+        let mut request: ClientRequest =
+            CallToolRequest::new(CallToolRequestParams::new("x")).into();
+        request
+            .get_meta_mut()
+            .set_traceparent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
         let mut headers = Headers::new();
-        add_trace(&ClientJsonRpcMessage::request(request, RequestId::Number(1)), &mut headers);
-        let value = headers.get(&HeaderName::from_static("traceparent")).unwrap();
-        assert_eq!(value, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+        add_trace(
+            &ClientJsonRpcMessage::request(request, RequestId::Number(1)),
+            &mut headers,
+        );
+        let value = headers
+            .get(&HeaderName::from_static("traceparent"))
+            .unwrap();
+        assert_eq!(
+            value,
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        );
         assert_eq!(headers.len(), 1);
     }
 
@@ -153,12 +187,25 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "the client is sent nowhere")]
     async fn unreadable_events_become_errors() {
         let web = Web::new(reqwest::Client::new(), Sieve::new("x"), 1 << 20);
-        let event = |data: &str| Ok(Sse { data: Some(data.to_owned()), ..Sse::default() });
+        let event = |data: &str| {
+            Ok(Sse {
+                data: Some(data.to_owned()),
+                ..Sse::default()
+            })
+        };
         let good = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
         let twice = r#"{"jsonrpc":"2.0","id":2,"result":{"a":1,"a":2}}"#;
         let events = futures_util::stream::iter([event(good), event(twice)]).boxed();
-        let data: Vec<String> = web.sifted(events).map(|event| event.unwrap().data.unwrap()).collect().await;
+        let data: Vec<String> = web
+            .sifted(events)
+            .map(|event| event.unwrap().data.unwrap())
+            .collect()
+            .await;
         assert_eq!(data[0], good);
-        assert!(data[1].contains(r#""id":2,"error":{"code":-32090"#), "{}", data[1]);
+        assert!(
+            data[1].contains(r#""id":2,"error":{"code":-32090"#),
+            "{}",
+            data[1]
+        );
     }
 }

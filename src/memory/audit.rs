@@ -1,13 +1,15 @@
 //! Chained audit entries: a missing, moved or altered entry is seen.
 //!
-//! The audit entries of a caller are a chain: each carries its number and the digest of the one before, inside its
-//! seal. A sealed head per caller has the number and the digest of the last one, and is written in the transaction
-//! of the entries it counts. The roster counts the heads of the store. So [`verify`] sees an entry that is missing
-//! at the start, in the middle or at the end, and a caller that is missing whole.
+//! The audit entries of a caller are a chain: each carries its number and the digest of the one
+//! before, inside its seal. A sealed head per caller has the number and the digest of the last one,
+//! and is written in the transaction of the entries it counts. The roster counts the heads of the
+//! store. So [`verify`] sees an entry that is missing at the start, in the middle or at the end,
+//! and a caller that is missing whole.
 //!
-//! Entries go in their order: those that expired or were dropped for new ones are no cut. [`remove`] is for the
-//! operator, and leaves a tombstone that says what it removed. Writers of several processes share the chain of a
-//! caller: a write expects the version of the head that it read.
+//! Entries go in their order: those that expired or were dropped for new ones are no cut.
+//! [`remove`] is for the operator, and leaves a tombstone that says what it removed. Writers of
+//! several processes share the chain of a caller: a write expects the version of the head that it
+//! read.
 //!
 //! A whole store put back to an earlier moment verifies: nothing in it can tell.
 
@@ -77,7 +79,8 @@ struct Head {
     /// Random key of the digests: they stand in the clear, and confirm no guess of what was called.
     #[serde(default)]
     secret: String,
-    /// When this chain began in the place of a head that did not open, until an administrator accepts it.
+    /// When this chain began in the place of a head that did not open, until an administrator
+    /// accepts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lost: Option<Timestamp>,
     /// Number of the last entry; the first has 1.
@@ -92,7 +95,8 @@ struct Head {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Roster {
     callers: u64,
-    /// Sum without carries of the digests of callers and their chains: it does not depend on their order, and names none.
+    /// Sum without carries of the digests of callers and their chains: it does not depend on their
+    /// order, and names none.
     #[serde(default)]
     set: [u8; 16],
 }
@@ -100,9 +104,14 @@ struct Roster {
 impl Roster {
     /// Adds a caller, or takes one away.
     fn change(&mut self, namespace: &Namespace, chain: &str) {
-        let framed = Framed::new("helmdeck/memory/audit/caller").text(&namespace.tenant).text(&namespace.subject);
+        let framed = Framed::new("helmdeck/memory/audit/caller")
+            .text(&namespace.tenant)
+            .text(&namespace.subject);
         let digest = Sha256::digest(framed.text(chain).as_slice());
-        self.set.iter_mut().zip(digest).for_each(|(sum, byte)| *sum ^= byte);
+        self.set
+            .iter_mut()
+            .zip(digest)
+            .for_each(|(sum, byte)| *sum ^= byte);
     }
 }
 
@@ -135,7 +144,8 @@ struct Link {
 }
 
 impl Link {
-    /// Reads the link of an entry; `None` for one that was written before there were chains, or imported.
+    /// Reads the link of an entry; `None` for one that was written before there were chains, or
+    /// imported.
     fn of(meta: &EntryMeta) -> Option<Self> {
         let text = |name: &str| meta.attributes.get(name);
         Some(Self {
@@ -178,31 +188,58 @@ struct Known<T> {
 }
 
 /// Reads a row of kind `head`. A row that does not open has its version, and no content.
-async fn read<T: DeserializeOwned>(store: &dyn ReadStore, namespace: &Namespace, key: &str) -> Result<Known<T>> {
+async fn read<T: DeserializeOwned>(
+    store: &dyn ReadStore,
+    namespace: &Namespace,
+    key: &str,
+) -> Result<Known<T>> {
     match store.get(namespace, Kind::Head, key).await {
-        Ok(None) => Ok(Known { version: 0, content: None }),
-        Ok(Some(entry)) => {
-            Ok(Known { version: entry.meta.version, content: serde_json::from_slice(&entry.value).ok() })
-        }
+        Ok(None) => Ok(Known {
+            version: 0,
+            content: None,
+        }),
+        Ok(Some(entry)) => Ok(Known {
+            version: entry.meta.version,
+            content: serde_json::from_slice(&entry.value).ok(),
+        }),
         Err(StoreError::Unreadable { .. }) => {
-            let listed = store.list(namespace, Kind::Head, key, Page::default()).await?;
-            let version = listed.entries.iter().find(|meta| meta.key == key).map_or(0, |meta| meta.version);
-            Ok(Known { version, content: None })
+            let listed = store
+                .list(namespace, Kind::Head, key, Page::default())
+                .await?;
+            let version = listed
+                .entries
+                .iter()
+                .find(|meta| meta.key == key)
+                .map_or(0, |meta| meta.version);
+            Ok(Known {
+                version,
+                content: None,
+            })
         }
         Err(error) => Err(error),
     }
 }
 
-fn put<T: Serialize>(namespace: Namespace, key: &str, content: &T, expect: Option<u64>) -> Result<Op> {
-    let value = serde_json::to_vec(content).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-    Ok(Op::Put(Put { expect_version: expect, ..Put::new(namespace, Kind::Head, key, Bytes::from(value)) }))
+fn put<T: Serialize>(
+    namespace: Namespace,
+    key: &str,
+    content: &T,
+    expect: Option<u64>,
+) -> Result<Op> {
+    let value =
+        serde_json::to_vec(content).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    Ok(Op::Put(Put {
+        expect_version: expect,
+        ..Put::new(namespace, Kind::Head, key, Bytes::from(value))
+    }))
 }
 
 /// Writes chained entries. It remembers heads, so that most writes read nothing.
 #[derive(Debug, Default)]
 pub struct ChainWriter {
     heads: Mutex<HashMap<Namespace, Known<Head>>>,
-    /// All first heads of a store change its roster: those of this process do it one after the other.
+    /// All first heads of a store change its roster: those of this process do it one after the
+    /// other.
     first: tokio::sync::Mutex<()>,
 }
 
@@ -211,7 +248,12 @@ impl ChainWriter {
     ///
     /// # Errors
     /// As [`Store::write`]; `VersionMismatch` if other processes were faster each time.
-    pub async fn append(&self, store: &dyn Store, namespace: &Namespace, entries: &[AuditEntry]) -> Result<()> {
+    pub async fn append(
+        &self,
+        store: &dyn Store,
+        namespace: &Namespace,
+        entries: &[AuditEntry],
+    ) -> Result<()> {
         let mut tries = 1;
         loop {
             let remembered = self.heads.lock().remove(namespace);
@@ -234,7 +276,13 @@ impl ChainWriter {
                     if heads.len() >= REMEMBERED {
                         heads.clear();
                     }
-                    heads.insert(namespace.clone(), Known { version: known.version + 1, content: Some(head) });
+                    heads.insert(
+                        namespace.clone(),
+                        Known {
+                            version: known.version + 1,
+                            content: Some(head),
+                        },
+                    );
                     return Ok(());
                 }
                 Err(StoreError::VersionMismatch { .. }) if tries < TRIES => {
@@ -253,7 +301,12 @@ impl ChainWriter {
     }
 
     /// Reads the head again after another writer, and says so if it is older than the one known.
-    async fn compare(&self, store: &dyn Store, namespace: &Namespace, known: &Known<Head>) -> Result<()> {
+    async fn compare(
+        &self,
+        store: &dyn Store,
+        namespace: &Namespace,
+        known: &Known<Head>,
+    ) -> Result<()> {
         let now: Known<Head> = read(store, namespace, HEAD).await?;
         if let (Some(before), Some(after)) = (&known.content, &now.content)
             && before.chain == after.chain
@@ -321,10 +374,18 @@ async fn batch(
             (CALLS.to_owned(), entry.calls.to_string()),
         ]);
         let digest = digest(&head.secret, &put.key, &put.attributes, &put.value);
-        head = Head { number: head.number + 1, digest, until: entry.until, ..head };
+        head = Head {
+            number: head.number + 1,
+            digest,
+            until: entry.until,
+            ..head
+        };
         ops.push(Op::Put(put));
     }
-    ops.insert(place, put(namespace.clone(), HEAD, &head, Some(known.version))?);
+    ops.insert(
+        place,
+        put(namespace.clone(), HEAD, &head, Some(known.version))?,
+    );
     Ok((ops, head))
 }
 
@@ -339,19 +400,32 @@ where
     <[u8; COUNT]>::try_generate().map_err(StoreError::unavailable)
 }
 
-/// Removes the audit entries of a caller whose keys begin with `prefix`, for an administrator, and leaves tombstones.
+/// Removes the audit entries of a caller whose keys begin with `prefix`, for an administrator, and
+/// leaves tombstones.
 ///
-/// Returns the number of removed entries. With an empty prefix the head goes too: nothing in the store names the caller
-/// then but the sealed tombstone.
+/// Returns the number of removed entries. With an empty prefix the head goes too: nothing in the
+/// store names the caller then but the sealed tombstone.
 ///
 /// # Errors
 /// As [`Store::write`]. What was removed until then has its tombstones.
-pub async fn remove(store: &dyn Store, namespace: &Namespace, prefix: &str, by: &str, at: Timestamp) -> Result<u64> {
+pub async fn remove(
+    store: &dyn Store,
+    namespace: &Namespace,
+    prefix: &str,
+    by: &str,
+    at: Timestamp,
+) -> Result<u64> {
     let mut removed = 0;
     for _ in 0..TRIES {
         loop {
-            let page = Page { limit: STEP, after: None };
-            let found = store.list(namespace, Kind::Audit, prefix, page).await?.entries;
+            let page = Page {
+                limit: STEP,
+                after: None,
+            };
+            let found = store
+                .list(namespace, Kind::Audit, prefix, page)
+                .await?
+                .entries;
             if found.is_empty() {
                 break;
             }
@@ -367,7 +441,8 @@ pub async fn remove(store: &dyn Store, namespace: &Namespace, prefix: &str, by: 
     })
 }
 
-/// Notes for an administrator that what a verification missed is known: later verifications do not report it again.
+/// Notes for an administrator that what a verification missed is known: later verifications do not
+/// report it again.
 ///
 /// Entries that do not open or belong to no chain stay reported, until they expire or are removed.
 ///
@@ -375,7 +450,11 @@ pub async fn remove(store: &dyn Store, namespace: &Namespace, prefix: &str, by: 
 /// As [`Store::write`].
 pub async fn accept(store: &dyn Store, verified: &Verified, by: &str, at: Timestamp) -> Result<()> {
     for caller in &verified.callers {
-        let numbers: Vec<(u64, u64)> = caller.findings.iter().filter_map(AuditFinding::missing).collect();
+        let numbers: Vec<(u64, u64)> = caller
+            .findings
+            .iter()
+            .filter_map(AuditFinding::missing)
+            .collect();
         for part in numbers.chunks(STEP) {
             let stone = Tombstone {
                 at,
@@ -392,30 +471,58 @@ pub async fn accept(store: &dyn Store, verified: &Verified, by: &str, at: Timest
     for caller in &verified.callers {
         let namespace = Namespace::new(&caller.tenant, &caller.user, None);
         let Known { version, content } = read::<Head>(store, &namespace, HEAD).await?;
-        if let Some(head) = content.filter(|head| head.lost.is_some() && head.chain == caller.chain) {
-            store.write(vec![put(namespace, HEAD, &Head { lost: None, ..head }, Some(version))?]).await?;
+        if let Some(head) = content.filter(|head| head.lost.is_some() && head.chain == caller.chain)
+        {
+            store
+                .write(vec![put(
+                    namespace,
+                    HEAD,
+                    &Head { lost: None, ..head },
+                    Some(version),
+                )?])
+                .await?;
         }
     }
-    if verified.findings.iter().any(|finding| matches!(finding, AuditFinding::Callers { .. })) {
+    if verified
+        .findings
+        .iter()
+        .any(|finding| matches!(finding, AuditFinding::Callers { .. }))
+    {
         let Known { version, .. } = read::<Roster>(store, &operator(), ROSTER).await?;
         let roster = verify::heads(store).await?.1;
-        store.write(vec![put(operator(), ROSTER, &roster, Some(version))?]).await?;
+        store
+            .write(vec![put(operator(), ROSTER, &roster, Some(version))?])
+            .await?;
     }
     Ok(())
 }
 
 /// Returns the write of a tombstone.
 fn tombstone(stone: &Tombstone) -> Result<Op> {
-    let key = format!("{}{:020}-{}", tombstones_of(&stone.tenant, &stone.user), stone.at.micros(), random()?);
-    let value = serde_json::to_vec(stone).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    let key = format!(
+        "{}{:020}-{}",
+        tombstones_of(&stone.tenant, &stone.user),
+        stone.at.micros(),
+        random()?
+    );
+    let value =
+        serde_json::to_vec(stone).map_err(|error| StoreError::Corrupt(error.to_string()))?;
     let put = Put::new(operator(), Kind::Head, key, Bytes::from(value));
-    Ok(Op::Put(Put { ttl: Some(TOMBSTONES_KEPT), ..put }))
+    Ok(Op::Put(Put {
+        ttl: Some(TOMBSTONES_KEPT),
+        ..put
+    }))
 }
 
 /// Returns the prefix of the keys of a caller's tombstones, which does not name the caller.
 fn tombstones_of(tenant: &str, user: &str) -> String {
-    let framed = Framed::new("helmdeck/memory/audit/removed").text(tenant).text(user);
-    format!("{TOMBSTONES}{}/", hex(&Sha256::digest(framed.as_slice())[..8]))
+    let framed = Framed::new("helmdeck/memory/audit/removed")
+        .text(tenant)
+        .text(user);
+    format!(
+        "{TOMBSTONES}{}/",
+        hex(&Sha256::digest(framed.as_slice())[..8])
+    )
 }
 
 async fn remove_some(
@@ -436,7 +543,10 @@ async fn remove_some(
             Err(error) => return Err(error),
         };
         let link = Link::of(&meta).filter(|_| opens);
-        let chain = link.as_ref().map(|link| link.chain.clone()).unwrap_or_default();
+        let chain = link
+            .as_ref()
+            .map(|link| link.chain.clone())
+            .unwrap_or_default();
         let stone = stones.entry(chain.clone()).or_insert_with(|| Tombstone {
             at,
             by: by.to_owned(),
@@ -447,9 +557,20 @@ async fn remove_some(
             numbers: Vec::new(),
         });
         // The number in an entry without a chain is not known.
-        stone.calls += meta.attributes.get(CALLS).and_then(|calls| calls.parse::<u64>().ok()).unwrap_or(1);
-        numbers.entry(chain).or_default().extend(link.map(|link| link.number));
-        batch.push(Op::Delete(Delete::Key { namespace: namespace.clone(), kind: Kind::Audit, key: meta.key }));
+        stone.calls += meta
+            .attributes
+            .get(CALLS)
+            .and_then(|calls| calls.parse::<u64>().ok())
+            .unwrap_or(1);
+        numbers
+            .entry(chain)
+            .or_default()
+            .extend(link.map(|link| link.number));
+        batch.push(Op::Delete(Delete::Key {
+            namespace: namespace.clone(),
+            kind: Kind::Audit,
+            key: meta.key,
+        }));
     }
     for (chain, mut stone) in stones {
         stone.numbers = runs(numbers.remove(&chain).unwrap_or_default());
@@ -460,25 +581,54 @@ async fn remove_some(
 
 /// Removes the head of a caller without entries; `false` if its chain went on meanwhile.
 async fn remove_head(store: &dyn Store, namespace: &Namespace) -> Result<bool> {
-    let Some(meta) = store.list(namespace, Kind::Head, HEAD, Page::default()).await?.entries.into_iter().find(is_head)
+    let Some(meta) = store
+        .list(namespace, Kind::Head, HEAD, Page::default())
+        .await?
+        .entries
+        .into_iter()
+        .find(is_head)
     else {
         return Ok(true);
     };
-    if !store.list(namespace, Kind::Audit, "", Page { limit: 1, after: None }).await?.entries.is_empty() {
+    if !store
+        .list(
+            namespace,
+            Kind::Audit,
+            "",
+            Page {
+                limit: 1,
+                after: None,
+            },
+        )
+        .await?
+        .entries
+        .is_empty()
+    {
         return Ok(false);
     }
     let Known { version, content } = read::<Roster>(store, &operator(), ROSTER).await?;
     let mut roster = content.unwrap_or_default();
     roster.callers = roster.callers.saturating_sub(1);
-    // That of a head that does not open stays in the sum: it was altered, and a verification says so.
+    // That of a head that does not open stays in the sum: it was altered, and a verification says
+    // so.
     if let Some(head) = read::<Head>(store, namespace, HEAD).await?.content {
         roster.change(namespace, &head.chain);
     }
     let batch = vec![
         // A writer that was faster has another version: then nothing is done.
-        Op::Put(Put::ending(namespace.clone(), Kind::Head, HEAD, meta.version, meta.updated_at)),
+        Op::Put(Put::ending(
+            namespace.clone(),
+            Kind::Head,
+            HEAD,
+            meta.version,
+            meta.updated_at,
+        )),
         put(operator(), ROSTER, &roster, Some(version))?,
-        Op::Delete(Delete::Key { namespace: namespace.clone(), kind: Kind::Head, key: HEAD.to_owned() }),
+        Op::Delete(Delete::Key {
+            namespace: namespace.clone(),
+            kind: Kind::Head,
+            key: HEAD.to_owned(),
+        }),
     ];
     match store.write(batch).await {
         Ok(_) => Ok(true),
@@ -487,16 +637,32 @@ async fn remove_head(store: &dyn Store, namespace: &Namespace) -> Result<bool> {
     }
 }
 
-/// Removes the heads of a namespace but that of the audit, which [`remove`] removes; returns how many.
+/// Removes the heads of a namespace but that of the audit, which [`remove`] removes; returns how
+/// many.
 ///
 /// # Errors
 /// As [`Store::write`].
 pub async fn remove_other_heads(store: &dyn Store, namespace: &Namespace) -> Result<u64> {
     let mut removed = 0;
     loop {
-        let found = store.list(namespace, Kind::Head, "", Page { limit: STEP, after: None }).await?.entries;
+        let found = store
+            .list(
+                namespace,
+                Kind::Head,
+                "",
+                Page {
+                    limit: STEP,
+                    after: None,
+                },
+            )
+            .await?
+            .entries;
         let others = found.into_iter().filter(|meta| !is_head(meta));
-        let key = |meta: EntryMeta| Delete::Key { namespace: namespace.clone(), kind: Kind::Head, key: meta.key };
+        let key = |meta: EntryMeta| Delete::Key {
+            namespace: namespace.clone(),
+            kind: Kind::Head,
+            key: meta.key,
+        };
         let batch: Vec<Op> = others.map(|meta| Op::Delete(key(meta))).collect();
         if batch.is_empty() {
             return Ok(removed);

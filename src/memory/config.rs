@@ -16,13 +16,13 @@ pub struct Config {
     pub fingerprint: Fingerprint,
     /// Threads that read, for drivers that have threads. Default 2, at least 1.
     pub readers: usize,
-    /// How long a driver waits for another process's lock before it answers `Unavailable`. Default 5 s. A SQLite file is
-    /// waited for a 64th of it where nothing can be lost.
+    /// How long a driver waits for another process's lock before it answers `Unavailable`. Default
+    /// 5 s. A SQLite file is waited for a 64th of it where nothing can be lost.
     pub busy_timeout: Duration,
     /// Connections to a PostgreSQL server.
     pub postgres: PostgresConfig,
-    /// Connections that the driver shares with other tables of its database; `None` = its own. Closing the store leaves
-    /// them open.
+    /// Connections that the driver shares with other tables of its database; `None` = its own.
+    /// Closing the store leaves them open.
     #[cfg(feature = "postgres")]
     pub connections: Option<crate::drivers::postgres::session::Connections>,
 }
@@ -85,7 +85,8 @@ impl Default for Config {
 pub struct Limits {
     /// Limit of a key in bytes. Default 1 KiB.
     pub key_bytes: usize,
-    /// Limit of a value in bytes, except for cached answers, which their packs limit. Default 1 MiB.
+    /// Limit of a value in bytes, except for cached answers, which their packs limit. Default 1
+    /// MiB.
     pub value_bytes: usize,
     /// Limit of a category in bytes. Default 256.
     pub category_bytes: usize,
@@ -146,13 +147,19 @@ impl Limits {
     #[must_use]
     pub fn quota(&self, kind: Kind) -> Quota {
         let own = self.kinds.get(&kind).copied().unwrap_or_default();
-        Quota { rows: own.rows.unwrap_or(self.rows), bytes: own.bytes.unwrap_or(self.bytes) }
+        Quota {
+            rows: own.rows.unwrap_or(self.rows),
+            bytes: own.bytes.unwrap_or(self.bytes),
+        }
     }
 
     /// Returns the longest lifetime of an entry of a kind. A head has no end.
     #[must_use]
     pub fn retention(&self, kind: Kind) -> Option<Duration> {
-        self.kinds.get(&kind).filter(|_| kind != Kind::Head)?.retention
+        self.kinds
+            .get(&kind)
+            .filter(|_| kind != Kind::Head)?
+            .retention
     }
 
     /// Checks a batch against every limit that does not depend on what is stored.
@@ -193,7 +200,11 @@ impl Limits {
 
 fn within(what: &'static str, size: usize, limit: usize) -> Result<()> {
     if size > limit {
-        return Err(StoreError::TooLarge { what, size: size as u64, limit: limit as u64 });
+        return Err(StoreError::TooLarge {
+            what,
+            size: size as u64,
+            limit: limit as u64,
+        });
     }
     Ok(())
 }

@@ -20,7 +20,8 @@ pub struct Examined {
     pub unreadable: u64,
     /// Number of rows that do not open, by reason.
     pub reasons: BTreeMap<&'static str, u64>,
-    /// Number of rows that do not open, by key id; the empty id stands for rows that are not sealed.
+    /// Number of rows that do not open, by key id; the empty id stands for rows that are not
+    /// sealed.
     pub unreadable_by_key: BTreeMap<String, u64>,
     /// Some of the rows that do not open, up to the requested number.
     pub named: Vec<Unreadable>,
@@ -45,7 +46,11 @@ pub struct Unreadable {
 ///
 /// # Errors
 /// `Unavailable`, `Closed`.
-pub async fn examine(store: &dyn ReadStore, named: usize, progress: &mut (dyn FnMut(u64) + Send)) -> Result<Examined> {
+pub async fn examine(
+    store: &dyn ReadStore,
+    named: usize,
+    progress: &mut (dyn FnMut(u64) + Send),
+) -> Result<Examined> {
     let mut found = Examined::default();
     let mut after = None;
     loop {
@@ -60,7 +65,12 @@ pub async fn examine(store: &dyn ReadStore, named: usize, progress: &mut (dyn Fn
             *found.unreadable_by_key.entry(row.key_id).or_default() += 1;
             if found.named.len() < named {
                 let meta = row.meta;
-                found.named.push(Unreadable { namespace: meta.namespace, kind: meta.kind, key: meta.key, reason });
+                found.named.push(Unreadable {
+                    namespace: meta.namespace,
+                    kind: meta.kind,
+                    key: meta.key,
+                    reason,
+                });
             }
         }
         progress(found.read + found.unreadable);

@@ -1,7 +1,8 @@
 //! The trait of a driver, and the store that callers hold: any driver under any seal.
 //!
-//! A driver keeps raw rows, and decides versions and times inside its own transaction. It never sees a key: each call
-//! gets a [`Seal`]. The store checks limits, reads the clock, makes fingerprints and proves the key at the start.
+//! A driver keeps raw rows, and decides versions and times inside its own transaction. It never
+//! sees a key: each call gets a [`Seal`]. The store checks limits, reads the clock, makes
+//! fingerprints and proves the key at the start.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,9 +19,13 @@ use crate::error::{Result, StoreError};
 use crate::key::hex;
 use crate::keyring::KeyRing;
 use crate::lock::{Keeper, Lock};
-use crate::ops::{Changes, ListPage, Mark, NamespaceStats, Op, Order, Page, Resealed, Scan, Stats, Walk, Written};
+use crate::ops::{
+    Changes, ListPage, Mark, NamespaceStats, Op, Order, Page, Resealed, Scan, Stats, Walk, Written,
+};
 use crate::position::{CaughtUp, DeletePosition};
-use crate::requests::{Batch, Canary, NamespaceOwner, PendingOp, PendingWrite, Position, Quotas, Range, end_of};
+use crate::requests::{
+    Batch, Canary, NamespaceOwner, PendingOp, PendingWrite, Position, Quotas, Range, end_of,
+};
 use crate::sealed::{NoSeal, RowSeal, Seal};
 use crate::sieve::Reads;
 use crate::store::{Maintenance, ReadStore, Store};
@@ -48,10 +53,21 @@ pub trait Driver: Send + Sync + 'static {
     async fn list(&self, range: Range, after: Option<Position>, limit: usize) -> Result<ListPage>;
 
     /// Returns live entries in the given order, opened. Rows that do not open are counted.
-    async fn scan(&self, range: Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Result<Scan>;
+    async fn scan(
+        &self,
+        range: Range,
+        order: Order,
+        limit: usize,
+        seal: &Arc<dyn Seal>,
+    ) -> Result<Scan>;
 
-    /// Returns the totals of each kind in each namespace, of one caller or of all, in no particular order.
-    async fn namespaces(&self, of: Option<NamespaceOwner>, now: Timestamp) -> Result<Vec<NamespaceStats>>;
+    /// Returns the totals of each kind in each namespace, of one caller or of all, in no particular
+    /// order.
+    async fn namespaces(
+        &self,
+        of: Option<NamespaceOwner>,
+        now: Timestamp,
+    ) -> Result<Vec<NamespaceStats>>;
 
     /// Returns totals.
     async fn stats(&self, now: Timestamp) -> Result<Stats>;
@@ -68,8 +84,15 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Reseals rows after a mark whose key is not `current`, in one transaction.
     ///
-    /// Reads at most `limit` rows. A row that does not open is left unchanged. Only nonce, value and key id change.
-    async fn reseal(&self, after: Option<Mark>, limit: usize, current: &str, seal: &Arc<dyn Seal>) -> Result<Resealed>;
+    /// Reads at most `limit` rows. A row that does not open is left unchanged. Only nonce, value
+    /// and key id change.
+    async fn reseal(
+        &self,
+        after: Option<Mark>,
+        limit: usize,
+        current: &str,
+        seal: &Arc<dyn Seal>,
+    ) -> Result<Resealed>;
 
     /// Replaces the canary.
     async fn replace_canary(&self, canary: Canary) -> Result<()>;
@@ -79,9 +102,16 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Takes a lock for an owner, or extends it if the owner has it; `true` on success.
     ///
-    /// A lock is free when its time has passed. A driver that many machines share counts it by the clock of its server
-    /// instead of `now`, so that a machine whose clock is wrong neither takes the locks of others nor keeps its own.
-    async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, hold: Duration) -> Result<bool>;
+    /// A lock is free when its time has passed. A driver that many machines share counts it by the
+    /// clock of its server instead of `now`, so that a machine whose clock is wrong neither takes
+    /// the locks of others nor keeps its own.
+    async fn try_lock(
+        &self,
+        name: &str,
+        owner: &str,
+        now: Timestamp,
+        hold: Duration,
+    ) -> Result<bool>;
 
     /// Frees a lock if this owner has it.
     async fn unlock(&self, name: &str, owner: &str) -> Result<()>;
@@ -150,28 +180,52 @@ impl<D: Driver> DriverStore<D> {
         Self::new(driver, Arc::new(NoSeal), None, config, clock)
     }
 
-    /// Makes a store that seals every value, after proving that the ring has the key of the stored rows.
+    /// Makes a store that seals every value, after proving that the ring has the key of the stored
+    /// rows.
     ///
     /// A new store gets its canary row now. A store without live rows takes the current key.
     ///
     /// # Errors
-    /// `WrongKey` if no key of the ring wrote the store; `Corrupt` if its canary is damaged; `Unavailable`.
-    pub async fn sealed(driver: D, ring: KeyRing, config: &Config, clock: Arc<dyn Clock>) -> Result<Self> {
+    /// `WrongKey` if no key of the ring wrote the store; `Corrupt` if its canary is damaged;
+    /// `Unavailable`.
+    pub async fn sealed(
+        driver: D,
+        ring: KeyRing,
+        config: &Config,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
         prove_key(&driver, &ring, clock.now()).await?;
         let seal = RowSeal::new(ring.clone(), config.fingerprint);
         Ok(Self::new(driver, seal, Some(ring), config, clock))
     }
 
-    fn new(driver: D, seal: Arc<dyn Seal>, ring: Option<KeyRing>, config: &Config, clock: Arc<dyn Clock>) -> Self {
+    fn new(
+        driver: D,
+        seal: Arc<dyn Seal>,
+        ring: Option<KeyRing>,
+        config: &Config,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let limits = Arc::new(config.limits.clone());
         let quotas = Quotas::new(|kind| limits.quota(kind));
         // The first write checks the total, whatever was written before this process began.
         let written = AtomicU64::new(step(limits.cache_bytes));
-        Self { driver: Arc::new(driver), seal, ring, limits, quotas, clock, written, reads: Arc::default() }
+        Self {
+            driver: Arc::new(driver),
+            seal,
+            ring,
+            limits,
+            quotas,
+            clock,
+            written,
+            reads: Arc::default(),
+        }
     }
 
     fn ring(&self) -> Result<&KeyRing> {
-        self.ring.as_ref().ok_or(StoreError::Invalid("the store was opened without a key"))
+        self.ring
+            .as_ref()
+            .ok_or(StoreError::Invalid("the store was opened without a key"))
     }
 
     /// Returns the eviction for a batch, if one is due. The total is not checked at every write.
@@ -191,20 +245,38 @@ impl<D: Driver> DriverStore<D> {
     fn evict(&self, limit: usize) -> PendingOp {
         let cap = self.limits.cache_bytes;
         // Room for what is written until the next look, here and in a few other processes.
-        PendingOp::Evict { kind: Kind::Cache, bytes: cap.saturating_sub(2 * step(cap)), limit }
+        PendingOp::Evict {
+            kind: Kind::Cache,
+            bytes: cap.saturating_sub(2 * step(cap)),
+            limit,
+        }
     }
 
     fn batch(&self, ops: Vec<PendingOp>, now: Timestamp) -> Batch {
-        Batch { ops, now, seal: Arc::clone(&self.seal), quotas: self.quotas, reads: Arc::clone(&self.reads) }
+        Batch {
+            ops,
+            now,
+            seal: Arc::clone(&self.seal),
+            quotas: self.quotas,
+            reads: Arc::clone(&self.reads),
+        }
     }
 
     async fn remove(&self, op: PendingOp) -> Result<u64> {
-        let written = self.driver.write(self.batch(vec![op], self.clock.now())).await?;
+        let written = self
+            .driver
+            .write(self.batch(vec![op], self.clock.now()))
+            .await?;
         Ok(Written::deleted(&written))
     }
 
     fn range(&self, namespace: &Namespace, kind: Kind, prefix: &str) -> Range {
-        Range { namespace: namespace.clone(), kind, prefix: prefix.to_owned(), now: self.clock.now() }
+        Range {
+            namespace: namespace.clone(),
+            kind,
+            prefix: prefix.to_owned(),
+            now: self.clock.now(),
+        }
     }
 }
 
@@ -237,7 +309,12 @@ fn pending(op: Op, now: Timestamp, limits: &Limits, seal: &dyn Seal) -> Result<P
     let latest = end_of(now, limits.retention(put.kind));
     let expires_at = asked.into_iter().chain(latest).min();
     let may_be_new = put.expect_version.is_none_or(|version| version == 0);
-    let mut pending = PendingWrite { put, fingerprint, expires_at, fresh: None };
+    let mut pending = PendingWrite {
+        put,
+        fingerprint,
+        expires_at,
+        fresh: None,
+    };
     if may_be_new {
         let meta = pending.resolve(None, now, seal.overhead())?;
         pending.fresh = Some(seal.seal(&meta, &pending.put.value)?);
@@ -253,18 +330,27 @@ async fn prove_key<D: Driver>(driver: &D, ring: &KeyRing, now: Timestamp) -> Res
             return Ok(());
         }
         let given = ring.ids().collect::<Vec<_>>().join(", ");
-        return Err(StoreError::WrongKey { store: stored.key_id, given });
+        return Err(StoreError::WrongKey {
+            store: stored.key_id,
+            given,
+        });
     }
     match ring.open_blob(&system_namespace(), "canary", b"", &stored.sealed) {
         Ok(text) if text == CANARY_TEXT => Ok(()),
-        _ => Err(StoreError::Corrupt(format!("the row that proves key {} does not open", stored.key_id))),
+        _ => Err(StoreError::Corrupt(format!(
+            "the row that proves key {} does not open",
+            stored.key_id
+        ))),
     }
 }
 
 /// Makes the canary of the current key.
 fn canary(ring: &KeyRing) -> Result<Canary> {
     let sealed = ring.seal_blob(&system_namespace(), "canary", b"", CANARY_TEXT)?;
-    Ok(Canary { key_id: ring.current_id().to_owned(), sealed })
+    Ok(Canary {
+        key_id: ring.current_id().to_owned(),
+        sealed,
+    })
 }
 
 fn system_namespace() -> Namespace {
@@ -272,7 +358,11 @@ fn system_namespace() -> Namespace {
 }
 
 fn most_rows_first(mut all: Vec<NamespaceStats>) -> Vec<NamespaceStats> {
-    all.sort_by(|a, b| b.rows.cmp(&a.rows).then_with(|| (&a.namespace, a.kind).cmp(&(&b.namespace, b.kind))));
+    all.sort_by(|a, b| {
+        b.rows
+            .cmp(&a.rows)
+            .then_with(|| (&a.namespace, a.kind).cmp(&(&b.namespace, b.kind)))
+    });
     all
 }
 
@@ -285,7 +375,9 @@ struct DriverLocks<D> {
 #[async_trait]
 impl<D: Driver> Keeper for DriverLocks<D> {
     async fn hold(&self, name: &str, owner: &str, hold: Duration) -> Result<bool> {
-        self.driver.try_lock(name, owner, self.clock.now(), hold).await
+        self.driver
+            .try_lock(name, owner, self.clock.now(), hold)
+            .await
     }
 
     async fn free(&self, name: &str, owner: &str) -> Result<()> {
@@ -296,29 +388,67 @@ impl<D: Driver> Keeper for DriverLocks<D> {
 #[async_trait]
 impl<D: Driver> ReadStore for DriverStore<D> {
     async fn get(&self, namespace: &Namespace, kind: Kind, key: &str) -> Result<Option<Entry>> {
-        let found = self.driver.get(namespace, kind, key, self.clock.now(), &self.seal).await?;
+        let found = self
+            .driver
+            .get(namespace, kind, key, self.clock.now(), &self.seal)
+            .await?;
         if kind == Kind::Cache && found.is_some() {
             self.reads.note(namespace, key);
         }
         Ok(found)
     }
 
-    async fn list(&self, namespace: &Namespace, kind: Kind, prefix: &str, page: Page) -> Result<ListPage> {
+    async fn list(
+        &self,
+        namespace: &Namespace,
+        kind: Kind,
+        prefix: &str,
+        page: Page,
+    ) -> Result<ListPage> {
         let after = page.after.as_ref().map(Position::parse).transpose()?;
-        self.driver.list(self.range(namespace, kind, prefix), after, page.limit.clamp(1, MAX_PAGE)).await
+        self.driver
+            .list(
+                self.range(namespace, kind, prefix),
+                after,
+                page.limit.clamp(1, MAX_PAGE),
+            )
+            .await
     }
 
-    async fn scan(&self, namespace: &Namespace, kind: Kind, prefix: &str, order: Order, limit: usize) -> Result<Scan> {
-        self.driver.scan(self.range(namespace, kind, prefix), order, limit, &self.seal).await
+    async fn scan(
+        &self,
+        namespace: &Namespace,
+        kind: Kind,
+        prefix: &str,
+        order: Order,
+        limit: usize,
+    ) -> Result<Scan> {
+        self.driver
+            .scan(
+                self.range(namespace, kind, prefix),
+                order,
+                limit,
+                &self.seal,
+            )
+            .await
     }
 
     async fn namespaces(&self) -> Result<Vec<NamespaceStats>> {
-        self.driver.namespaces(None, self.clock.now()).await.map(most_rows_first)
+        self.driver
+            .namespaces(None, self.clock.now())
+            .await
+            .map(most_rows_first)
     }
 
     async fn namespaces_of(&self, tenant: &str, subject: &str) -> Result<Vec<NamespaceStats>> {
-        let of = NamespaceOwner { tenant: tenant.to_owned(), subject: subject.to_owned() };
-        self.driver.namespaces(Some(of), self.clock.now()).await.map(most_rows_first)
+        let of = NamespaceOwner {
+            tenant: tenant.to_owned(),
+            subject: subject.to_owned(),
+        };
+        self.driver
+            .namespaces(Some(of), self.clock.now())
+            .await
+            .map(most_rows_first)
     }
 
     async fn stats(&self) -> Result<Stats> {
@@ -330,7 +460,9 @@ impl<D: Driver> ReadStore for DriverStore<D> {
     }
 
     async fn walk(&self, after: Option<Mark>, limit: usize) -> Result<Walk> {
-        self.driver.walk(after, limit.clamp(1, MAX_PAGE), &self.seal).await
+        self.driver
+            .walk(after, limit.clamp(1, MAX_PAGE), &self.seal)
+            .await
     }
 
     fn changes(&self) -> Option<Changes> {
@@ -346,8 +478,12 @@ impl<D: Driver> ReadStore for DriverStore<D> {
     }
 
     async fn catch_up(&self, position: &DeletePosition) -> Result<CaughtUp> {
-        // A position that was signed with a removed key cannot be told from a forged one. Neither is later than now.
-        let is_genuine = self.ring.as_ref().is_none_or(|ring| position.is_genuine(ring));
+        // A position that was signed with a removed key cannot be told from a forged one. Neither
+        // is later than now.
+        let is_genuine = self
+            .ring
+            .as_ref()
+            .is_none_or(|ring| position.is_genuine(ring));
         self.driver.catch_up(is_genuine.then_some(position)).await
     }
 }
@@ -372,12 +508,18 @@ impl<D: Driver> Maintenance for DriverStore<D> {
 
     async fn flush_reads(&self) -> Result<()> {
         let reads = self.reads.take_all();
-        if reads.is_empty() { Ok(()) } else { self.driver.mark_read(reads).await }
+        if reads.is_empty() {
+            Ok(())
+        } else {
+            self.driver.mark_read(reads).await
+        }
     }
 
     async fn reseal(&self, after: Option<Mark>, limit: usize) -> Result<Resealed> {
         let current = self.ring()?.current_id().to_owned();
-        self.driver.reseal(after, limit.clamp(1, MAX_PAGE), &current, &self.seal).await
+        self.driver
+            .reseal(after, limit.clamp(1, MAX_PAGE), &current, &self.seal)
+            .await
     }
 
     async fn adopt_key(&self) -> Result<()> {
@@ -390,12 +532,28 @@ impl<D: Driver> Store for DriverStore<D> {
     async fn write(&self, batch: Vec<Op>) -> Result<Vec<Written>> {
         self.limits.check(&batch)?;
         let now = self.clock.now();
-        let bytes: usize = batch.iter().map(|op| if let Op::Put(put) = op { put.value.len() } else { 0 }).sum();
+        let bytes: usize = batch
+            .iter()
+            .map(|op| {
+                if let Op::Put(put) = op {
+                    put.value.len()
+                } else {
+                    0
+                }
+            })
+            .sum();
         let (seal, limits) = (Arc::clone(&self.seal), Arc::clone(&self.limits));
         let count = batch.len();
-        let pending = move || batch.into_iter().map(|op| pending(op, now, &limits, &*seal)).collect::<Result<Vec<_>>>();
+        let pending = move || {
+            batch
+                .into_iter()
+                .map(|op| pending(op, now, &limits, &*seal))
+                .collect::<Result<Vec<_>>>()
+        };
         let mut ops = if bytes > INLINE_BYTES {
-            tokio::task::spawn_blocking(pending).await.map_err(StoreError::unavailable)??
+            tokio::task::spawn_blocking(pending)
+                .await
+                .map_err(StoreError::unavailable)??
         } else {
             pending()?
         };
@@ -408,7 +566,10 @@ impl<D: Driver> Store for DriverStore<D> {
 
     async fn try_lock(&self, name: &str, hold: Duration) -> Result<Option<Lock>> {
         let owner = hex(&<[u8; 8]>::try_generate().map_err(StoreError::unavailable)?);
-        let keeper = Arc::new(DriverLocks { driver: Arc::clone(&self.driver), clock: Arc::clone(&self.clock) });
+        let keeper = Arc::new(DriverLocks {
+            driver: Arc::clone(&self.driver),
+            clock: Arc::clone(&self.clock),
+        });
         let taken = keeper.hold(name, &owner, hold).await?;
         Ok(taken.then(|| Lock::new(keeper, name.to_owned(), owner)))
     }
@@ -420,6 +581,8 @@ impl<D: Driver> Store for DriverStore<D> {
 
 impl<D: Driver> std::fmt::Debug for DriverStore<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DriverStore").field("driver", &self.driver.name()).finish_non_exhaustive()
+        f.debug_struct("DriverStore")
+            .field("driver", &self.driver.name())
+            .finish_non_exhaustive()
     }
 }

@@ -11,8 +11,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, StoreError};
 
-/// Kind of an entry: a separate key space with its own retention, so no fact can plant a cached answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
+/// Kind of an entry: a separate key space with its own retention, so no fact can plant a cached
+/// answer.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -26,13 +39,21 @@ pub enum Kind {
     Audit,
     /// A turn of a conversation.
     Conversation,
-    /// A head: what other rows of its namespace are compared with, to see that one is missing or was put back.
+    /// A head: what other rows of its namespace are compared with, to see that one is missing or
+    /// was put back.
     Head,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [Self::Cache, Self::Note, Self::Fact, Self::Audit, Self::Conversation, Self::Head];
+    pub const ALL: [Self; 6] = [
+        Self::Cache,
+        Self::Note,
+        Self::Fact,
+        Self::Audit,
+        Self::Conversation,
+        Self::Head,
+    ];
 
     /// Returns the name, in the store and in output.
     #[must_use]
@@ -46,7 +67,8 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 
-    /// Returns whether a write of this kind must survive a power cut: what cannot be computed again must.
+    /// Returns whether a write of this kind must survive a power cut: what cannot be computed again
+    /// must.
     ///
     /// A head is as durable as the rows that are written with it.
     #[must_use]
@@ -85,7 +107,11 @@ impl Namespace {
     /// Makes a namespace of its parts.
     #[must_use]
     pub fn new(tenant: &str, subject: &str, session: Option<&str>) -> Self {
-        Self { tenant: tenant.into(), subject: subject.into(), session: session.map(Into::into) }
+        Self {
+            tenant: tenant.into(),
+            subject: subject.into(),
+            session: session.map(Into::into),
+        }
     }
 
     /// Returns the namespace of a caller, whatever the conversation.
@@ -102,7 +128,8 @@ pub enum Reach {
     Everybody,
     /// Entries of one namespace.
     One(Namespace),
-    /// Entries that a caller can reach: its own, in any conversation, and those shared by its tenant.
+    /// Entries that a caller can reach: its own, in any conversation, and those shared by its
+    /// tenant.
     Caller {
         /// The tenant.
         tenant: Arc<str>,
@@ -115,7 +142,10 @@ impl Reach {
     /// Returns the reach of a caller.
     #[must_use]
     pub fn of_caller(identity: &Identity) -> Self {
-        Self::Caller { tenant: identity.tenant().into(), subject: identity.user().into() }
+        Self::Caller {
+            tenant: identity.tenant().into(),
+            subject: identity.user().into(),
+        }
     }
 
     /// Returns whether it covers the entries of a namespace.
@@ -125,7 +155,8 @@ impl Reach {
             Self::Everybody => true,
             Self::One(one) => one == namespace,
             Self::Caller { tenant, subject } => {
-                *tenant == namespace.tenant && (namespace.subject.is_empty() || *subject == namespace.subject)
+                *tenant == namespace.tenant
+                    && (namespace.subject.is_empty() || *subject == namespace.subject)
             }
         }
     }
@@ -133,7 +164,8 @@ impl Reach {
 
 /// Bytes of a row besides its fields of variable length: columns, indexes and unused page space.
 ///
-/// Measured with SQLite, so that the file with its log stays within the count (`helmdeck-bench scale-cap`).
+/// Measured with SQLite, so that the file with its log stays within the count (`helmdeck-bench
+/// scale-cap`).
 const ROW_BYTES: u64 = 268;
 
 /// One entry.
@@ -159,9 +191,11 @@ pub struct EntryMeta {
     pub category: String,
     /// Tags to purge by, in the given order.
     pub tags: Vec<String>,
-    /// Clear attributes that tools may show without the key, such as digests of the parts of a cache key.
+    /// Clear attributes that tools may show without the key, such as digests of the parts of a
+    /// cache key.
     pub attributes: BTreeMap<String, String>,
-    /// The first 16 hex digits of SHA-256 of the plaintext, or of an HMAC if the store is configured so.
+    /// The first 16 hex digits of SHA-256 of the plaintext, or of an HMAC if the store is
+    /// configured so.
     pub fingerprint: String,
     /// 1 for a new entry, one more for each replacement.
     pub version: u64,
@@ -181,13 +215,20 @@ pub struct EntryMeta {
 impl EntryMeta {
     /// Returns the approximate size of the entry on disk in bytes. Quotas count this.
     ///
-    /// It is the value, the other fields (key and tags twice, because they are indexed), and the fixed cost of a row.
+    /// It is the value, the other fields (key and tags twice, because they are indexed), and the
+    /// fixed cost of a row.
     #[must_use]
     pub fn cost(&self) -> u64 {
         let tags: usize = self.tags.iter().map(|tag| 2 * tag.len() + 24).sum();
-        let attributes: usize = self.attributes.iter().map(|(name, value)| name.len() + value.len() + 6).sum();
+        let attributes: usize = self
+            .attributes
+            .iter()
+            .map(|(name, value)| name.len() + value.len() + 6)
+            .sum();
         let fields = 2 * self.key.len() + self.category.len() + tags + attributes;
-        self.size.saturating_add(fields as u64).saturating_add(ROW_BYTES)
+        self.size
+            .saturating_add(fields as u64)
+            .saturating_add(ROW_BYTES)
     }
 
     /// Returns whether the entry has expired.
@@ -199,9 +240,9 @@ impl EntryMeta {
 
 /// Limit of rows and bytes ([`EntryMeta::cost`]) of one kind in one namespace.
 ///
-/// When a put would exceed it, expired rows of the namespace and kind are dropped first. Then, if the kind makes room
-/// ([`Kind::makes_room`]), some of its rows are dropped: of kind `cache` as [`crate::sieve`] chooses them, of kind `audit`
-/// the oldest. Otherwise the put is refused.
+/// When a put would exceed it, expired rows of the namespace and kind are dropped first. Then, if
+/// the kind makes room ([`Kind::makes_room`]), some of its rows are dropped: of kind `cache` as
+/// [`crate::sieve`] chooses them, of kind `audit` the oldest. Otherwise the put is refused.
 #[derive(Debug, Clone, Copy)]
 pub struct Quota {
     /// Rows.
@@ -217,10 +258,16 @@ impl Quota {
     /// `QuotaExceeded`.
     pub const fn check(&self, rows: u64, bytes: u64) -> Result<()> {
         if rows > self.rows {
-            return Err(StoreError::QuotaExceeded { what: "rows", limit: self.rows });
+            return Err(StoreError::QuotaExceeded {
+                what: "rows",
+                limit: self.rows,
+            });
         }
         if bytes > self.bytes {
-            return Err(StoreError::QuotaExceeded { what: "bytes", limit: self.bytes });
+            return Err(StoreError::QuotaExceeded {
+                what: "bytes",
+                limit: self.bytes,
+            });
         }
         Ok(())
     }
@@ -233,7 +280,8 @@ pub enum Fingerprint {
     ///
     /// Anyone with the file can confirm a guessed value.
     Plain,
-    /// The first 16 hex digits of an HMAC under a key of the namespace: nobody without the key can confirm a guess.
+    /// The first 16 hex digits of an HMAC under a key of the namespace: nobody without the key can
+    /// confirm a guess.
     ///
     /// Without a key (a plain store) the same as `Plain`.
     #[default]

@@ -30,7 +30,8 @@ pub enum StoreError {
         /// The limit.
         limit: u64,
     },
-    /// An argument that no store accepts, for example an empty key or a cursor that the store did not make.
+    /// An argument that no store accepts, for example an empty key or a cursor that the store did
+    /// not make.
     #[error("not acceptable: {0}")]
     Invalid(&'static str),
     /// The namespace is full, and its kind does not make room; nothing was written.
@@ -81,18 +82,25 @@ pub enum StoreError {
 impl StoreError {
     /// Makes an [`StoreError::Unavailable`] of a driver's error.
     pub fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self::Unavailable { message: error.to_string(), source: Some(Arc::new(error)) }
+        Self::Unavailable {
+            message: error.to_string(),
+            source: Some(Arc::new(error)),
+        }
     }
 
     /// Returns the trouble of the store in one word, for programs.
     ///
-    /// One of `locked`, `read_only`, `full`, `damaged`, `wrong_key`, or `unavailable` for anything else.
+    /// One of `locked`, `read_only`, `full`, `damaged`, `wrong_key`, or `unavailable` for anything
+    /// else.
     #[must_use]
     pub fn trouble(&self) -> &'static str {
         match self {
             Self::Corrupt(_) => "damaged",
             Self::WrongKey { .. } => "wrong_key",
-            Self::Unavailable { source: Some(source), .. } => trouble_of(source.as_ref()),
+            Self::Unavailable {
+                source: Some(source),
+                ..
+            } => trouble_of(source.as_ref()),
             _ => UNAVAILABLE,
         }
     }
@@ -128,7 +136,10 @@ fn trouble_of(source: &(dyn std::error::Error + Send + Sync + 'static)) -> &'sta
             _ => UNAVAILABLE,
         };
     }
-    match source.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code) {
+    match source
+        .downcast_ref::<rusqlite::Error>()
+        .and_then(rusqlite::Error::sqlite_error_code)
+    {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "locked",
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => "read_only",
         Some(ErrorCode::DiskFull) => "full",

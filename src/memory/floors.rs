@@ -1,13 +1,14 @@
-//! Floors under forgotten entries: an entry that was forgotten, and put back by a program without the key, is
-//! refused.
+//! Floors under forgotten entries: an entry that was forgotten, and put back by a program without
+//! the key, is refused.
 //!
-//! Each entry carries the epoch of its namespace in which it was written: an attribute, which its seal binds. An epoch
-//! is a time: that of the last forgetting, or of the first head. A sealed head notes for the forgotten key, or for all
-//! keys, the first epoch that is served. The head is written in the transaction of the delete. An entry of a later
-//! epoch than the head's tells that the head was put back. A head that is made anew serves nothing of before.
+//! Each entry carries the epoch of its namespace in which it was written: an attribute, which its
+//! seal binds. An epoch is a time: that of the last forgetting, or of the first head. A sealed head
+//! notes for the forgotten key, or for all keys, the first epoch that is served. The head is
+//! written in the transaction of the delete. An entry of a later epoch than the head's tells that
+//! the head was put back. A head that is made anew serves nothing of before.
 //!
-//! A namespace whose entries are all put back together with an older head can't be told from what it was. Nor can a
-//! forgotten key, once 4096 others were forgotten after it.
+//! A namespace whose entries are all put back together with an older head can't be told from what
+//! it was. Nor can a forgotten key, once 4096 others were forgotten after it.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +68,11 @@ impl Floors {
     /// # Errors
     /// `Unavailable`, `Closed`.
     pub async fn read(store: &dyn ReadStore, namespace: &Namespace) -> Result<Self> {
-        let mut floors = Self { namespace: namespace.clone(), version: 0, content: None };
+        let mut floors = Self {
+            namespace: namespace.clone(),
+            version: 0,
+            content: None,
+        };
         match store.get(namespace, Kind::Head, HEAD).await {
             Ok(None) => return Ok(floors),
             Ok(Some(entry)) => {
@@ -75,8 +80,14 @@ impl Floors {
                 floors.content = serde_json::from_slice(&entry.value).ok();
             }
             Err(StoreError::Unreadable { .. }) => {
-                let listed = store.list(namespace, Kind::Head, HEAD, Page::default()).await?.entries;
-                floors.version = listed.iter().find(|meta| meta.key == HEAD).map_or(0, |meta| meta.version);
+                let listed = store
+                    .list(namespace, Kind::Head, HEAD, Page::default())
+                    .await?
+                    .entries;
+                floors.version = listed
+                    .iter()
+                    .find(|meta| meta.key == HEAD)
+                    .map_or(0, |meta| meta.version);
             }
             Err(error) => return Err(error),
         }
@@ -105,15 +116,24 @@ impl Floors {
         let now = now.micros().unsigned_abs();
         match &self.content {
             Some(content) => content.clone(),
-            // What was written before, with a head that is gone, cannot be told from what was put back.
-            None => Content { epoch: now, all: now, first: self.version == 0, keys: BTreeMap::new() },
+            // What was written before, with a head that is gone, cannot be told from what was put
+            // back.
+            None => Content {
+                epoch: now,
+                all: now,
+                first: self.version == 0,
+                keys: BTreeMap::new(),
+            },
         }
     }
 
     /// Returns whether an entry may be served.
     #[must_use]
     pub fn admit(&self, meta: &EntryMeta) -> bool {
-        let epoch = meta.attributes.get(EPOCH).map_or(Some(0), |epoch| epoch.parse::<u64>().ok());
+        let epoch = meta
+            .attributes
+            .get(EPOCH)
+            .map_or(Some(0), |epoch| epoch.parse::<u64>().ok());
         match (epoch, &self.content) {
             (None, _) => false,
             // From before there were heads.
@@ -121,7 +141,8 @@ impl Floors {
             (Some(epoch), Some(content)) => {
                 let noted = content.keys.get(&digest(&meta.key)).copied();
                 let floor = noted.unwrap_or(0).max(content.all);
-                (epoch == 0 && content.first && noted.is_none()) || (floor..=content.epoch).contains(&epoch)
+                (epoch == 0 && content.first && noted.is_none())
+                    || (floor..=content.epoch).contains(&epoch)
             }
         }
     }
@@ -132,7 +153,8 @@ impl Floors {
     /// `Corrupt` if the head cannot be written as text.
     pub fn put(&self, mut put: Put, now: Timestamp) -> Result<Vec<Op>> {
         let content = self.current(now);
-        put.attributes.insert(EPOCH.to_owned(), content.epoch.to_string());
+        put.attributes
+            .insert(EPOCH.to_owned(), content.epoch.to_string());
         let mut ops = vec![Op::Put(put)];
         if self.content.is_none() {
             ops.push(self.head(&content)?);
@@ -140,8 +162,8 @@ impl Floors {
         Ok(ops)
     }
 
-    /// Returns the operation that notes that entries are forgotten: those of these keys, or all. It belongs into the
-    /// transaction that deletes them.
+    /// Returns the operation that notes that entries are forgotten: those of these keys, or all. It
+    /// belongs into the transaction that deletes them.
     ///
     /// # Errors
     /// As [`Floors::put`].
@@ -153,10 +175,16 @@ impl Floors {
                 (content.all, content.keys) = (content.epoch, BTreeMap::new());
                 content.first = false;
             }
-            Some(keys) => content.keys.extend(keys.iter().map(|key| (digest(key), content.epoch))),
+            Some(keys) => content
+                .keys
+                .extend(keys.iter().map(|key| (digest(key), content.epoch))),
         }
         while content.keys.len() > MAX_KEYS {
-            let first = content.keys.iter().min_by_key(|(_, epoch)| **epoch).map(|(key, _)| key.clone());
+            let first = content
+                .keys
+                .iter()
+                .min_by_key(|(_, epoch)| **epoch)
+                .map(|(key, _)| key.clone());
             let Some(first) = first else { break };
             content.keys.remove(&first);
         }
@@ -170,9 +198,13 @@ impl Floors {
     }
 
     fn head(&self, content: &Content) -> Result<Op> {
-        let value = serde_json::to_vec(content).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let value =
+            serde_json::to_vec(content).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let put = Put::new(self.namespace.clone(), Kind::Head, HEAD, value);
-        Ok(Op::Put(Put { expect_version: Some(self.version), ..put }))
+        Ok(Op::Put(Put {
+            expect_version: Some(self.version),
+            ..put
+        }))
     }
 }
 

@@ -1,7 +1,8 @@
-//! Length-prefixed framing: turns several fields into one byte string that no other fields can spell.
+//! Length-prefixed framing: turns several fields into one byte string that no other fields can
+//! spell.
 //!
-//! Every key, every MAC and every seal is made over such a string, so the layout must never change within a format
-//! version.
+//! Every key, every MAC and every seal is made over such a string, so the layout must never change
+//! within a format version.
 
 /// A byte string under construction.
 #[derive(Debug)]
@@ -15,7 +16,8 @@ impl Framed {
 
     /// Adds a field of any length.
     pub fn bytes(mut self, field: &[u8]) -> Self {
-        self.0.extend_from_slice(&(field.len() as u64).to_be_bytes());
+        self.0
+            .extend_from_slice(&(field.len() as u64).to_be_bytes());
         self.0.extend_from_slice(field);
         self
     }
@@ -51,14 +53,26 @@ mod tests {
 
     #[test]
     fn equal_concatenations_frame_differently() {
-        let framed = |parts: &[&str]| parts.iter().fold(Framed::new("d"), |f, p| f.text(p)).as_slice().to_vec();
+        let framed = |parts: &[&str]| {
+            parts
+                .iter()
+                .fold(Framed::new("d"), |f, p| f.text(p))
+                .as_slice()
+                .to_vec()
+        };
         assert_ne!(framed(&["a:b", "c"]), framed(&["a", "b:c"]));
         assert_ne!(framed(&["ab"]), framed(&["a", "b"]));
-        assert_ne!(Framed::new("d").optional(None).as_slice(), Framed::new("d").optional(Some("")).as_slice());
+        assert_ne!(
+            Framed::new("d").optional(None).as_slice(),
+            Framed::new("d").optional(Some("")).as_slice()
+        );
     }
 
     #[test]
     fn the_layout_is_a_length_and_then_the_field() {
-        assert_eq!(Framed::new("a").text("bc").as_slice(), b"\0\0\0\0\0\0\0\x01a\0\0\0\0\0\0\0\x02bc");
+        assert_eq!(
+            Framed::new("a").text("bc").as_slice(),
+            b"\0\0\0\0\0\0\0\x01a\0\0\0\0\0\0\0\x02bc"
+        );
     }
 }

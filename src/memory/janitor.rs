@@ -1,4 +1,5 @@
-//! Janitor: the task that deletes expired entries and cache entries over the limit, in small batches.
+//! Janitor: the task that deletes expired entries and cache entries over the limit, in small
+//! batches.
 //!
 //! It never touches another live entry and never ends the process.
 
@@ -26,7 +27,11 @@ pub struct JanitorConfig {
 
 impl Default for JanitorConfig {
     fn default() -> Self {
-        Self { interval: Duration::from_secs(60), batch: 500, most: 100_000 }
+        Self {
+            interval: Duration::from_secs(60),
+            batch: 500,
+            most: 100_000,
+        }
     }
 }
 
@@ -58,7 +63,10 @@ impl Work {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let (snapshot, ended) = self.lock().clone();
-        Snapshot { since_last: ended.map(|ended| ended.elapsed()), ..snapshot }
+        Snapshot {
+            since_last: ended.map(|ended| ended.elapsed()),
+            ..snapshot
+        }
     }
 
     /// Runs once: deletes expired entries, then cache entries over the limit, batch by batch.
@@ -126,7 +134,8 @@ impl Janitor {
         let (stopped, counters) = (stop.clone(), Arc::clone(&work));
         let task = tokio::spawn(async move {
             loop {
-                // Cancelled only between runs: dropping a sweep on its way would leave it uncounted.
+                // Cancelled only between runs: dropping a sweep on its way would leave it
+                // uncounted.
                 counters.run(&*store, config).await;
                 tokio::select! {
                     () = stopped.cancelled() => return,
@@ -134,7 +143,11 @@ impl Janitor {
                 }
             }
         });
-        Self { work, task, stop: stop.drop_guard() }
+        Self {
+            work,
+            task,
+            stop: stop.drop_guard(),
+        }
     }
 
     /// Returns its live counters.

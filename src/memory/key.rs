@@ -32,7 +32,10 @@ impl MemoryKey {
     /// Returns HMAC-SHA-256 with a key of at most 64 bytes: RFC 2104 fills it up with zeros.
     pub(crate) fn mac_key(key: &[u8]) -> Hmac<Sha256> {
         let mut block = Zeroizing::new([0; 64]);
-        block.iter_mut().zip(key).for_each(|(byte, key)| *byte = *key);
+        block
+            .iter_mut()
+            .zip(key)
+            .for_each(|(byte, key)| *byte = *key);
         <Hmac<Sha256> as hmac::KeyInit>::new(&(*block).into())
     }
 
@@ -67,9 +70,22 @@ impl MemoryKey {
 
     fn from_bytes(bytes: Zeroizing<[u8; KEY_BYTES]>) -> Self {
         let (mut id, mut first_id) = ([0; ID_BYTES], [0; 8]);
-        expand(&bytes, Framed::new("helmdeck/memory/key-id/v2").as_slice(), &mut id);
-        expand(&bytes, Framed::new("helmdeck/memory/key-id/v1").as_slice(), &mut first_id);
-        Self { bytes, id: hex(&id), id_bytes: id, first_id: hex(&first_id) }
+        expand(
+            &bytes,
+            Framed::new("helmdeck/memory/key-id/v2").as_slice(),
+            &mut id,
+        );
+        expand(
+            &bytes,
+            Framed::new("helmdeck/memory/key-id/v1").as_slice(),
+            &mut first_id,
+        );
+        Self {
+            bytes,
+            id: hex(&id),
+            id_bytes: id,
+            first_id: hex(&first_id),
+        }
     }
 
     /// Makes a new random key, as text in the form that [`MemoryKey::parse`] reads.
@@ -77,14 +93,16 @@ impl MemoryKey {
     /// # Errors
     /// `Unavailable` if the system cannot provide randomness.
     pub fn generate() -> Result<Secret> {
-        let bytes = Zeroizing::new(<[u8; KEY_BYTES]>::try_generate().map_err(StoreError::unavailable)?);
+        let bytes =
+            Zeroizing::new(<[u8; KEY_BYTES]>::try_generate().map_err(StoreError::unavailable)?);
         Ok(Secret::new(hex(bytes.as_slice())))
     }
 
     /// Returns the id: 32 hex digits, safe to show. Every seal carries it.
     ///
-    /// It is a MAC of the key (the HMAC of HKDF), so that it commits a seal to its key: a seal opens under the key of its
-    /// id only, and another key with the same id takes 2^128 tries to find.
+    /// It is a MAC of the key (the HMAC of HKDF), so that it commits a seal to its key: a seal
+    /// opens under the key of its id only, and another key with the same id takes 2^128 tries to
+    /// find.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
@@ -100,7 +118,8 @@ impl MemoryKey {
         &self.first_id
     }
 
-    /// Derives the key of one purpose (HKDF-SHA-256, [RFC 5869](https://www.rfc-editor.org/rfc/rfc5869)).
+    /// Derives the key of one purpose (HKDF-SHA-256, [RFC
+    /// 5869](https://www.rfc-editor.org/rfc/rfc5869)).
     pub(crate) fn derive(&self, info: &Framed) -> Zeroizing<[u8; KEY_BYTES]> {
         let mut derived = Zeroizing::new([0; KEY_BYTES]);
         expand(&self.bytes, info.as_slice(), derived.as_mut_slice());
@@ -141,18 +160,33 @@ mod tests {
 
     #[test]
     fn malformed_key_error_shows_label_only() {
-        for text in ["", "   ", "zz", &KEY[1..], &KEY.replace('a', "x"), &KEY.replace('a', "é")] {
-            let message = MemoryKey::parse("HELMDECK_MEMORY_KEY", text).unwrap_err().to_string();
+        for text in [
+            "",
+            "   ",
+            "zz",
+            &KEY[1..],
+            &KEY.replace('a', "x"),
+            &KEY.replace('a', "é"),
+        ] {
+            let message = MemoryKey::parse("HELMDECK_MEMORY_KEY", text)
+                .unwrap_err()
+                .to_string();
             assert!(message.starts_with("HELMDECK_MEMORY_KEY "), "{message}");
             assert!(message.contains("64 hex digits"), "{message}");
-            assert!(text.trim().is_empty() || !message.contains(text.trim()), "{message}");
+            assert!(
+                text.trim().is_empty() || !message.contains(text.trim()),
+                "{message}"
+            );
         }
     }
 
     #[test]
     fn debug_shows_the_id_and_nothing_else() {
         let key = MemoryKey::parse("K", KEY).unwrap();
-        assert_eq!(format!("{key:?}"), format!("MemoryKey {{ id: \"{}\", .. }}", key.id()));
+        assert_eq!(
+            format!("{key:?}"),
+            format!("MemoryKey {{ id: \"{}\", .. }}", key.id())
+        );
         assert!(!KEY.contains(key.id()));
     }
 
@@ -160,12 +194,18 @@ mod tests {
     fn ids_are_known_answers() {
         let key = MemoryKey::parse("K", &"a".repeat(64)).unwrap();
         assert_eq!((key.id().len(), key.first_id().len()), (2 * ID_BYTES, 16));
-        assert_eq!((key.id(), key.first_id()), ("7b29db5d451bb75d91073a5346ef020a", "8c861caddb6ba2a3"));
+        assert_eq!(
+            (key.id(), key.first_id()),
+            ("7b29db5d451bb75d91073a5346ef020a", "8c861caddb6ba2a3")
+        );
     }
 
     #[test]
     fn generated_keys_parse_and_differ() {
-        let (one, two) = (MemoryKey::generate().unwrap(), MemoryKey::generate().unwrap());
+        let (one, two) = (
+            MemoryKey::generate().unwrap(),
+            MemoryKey::generate().unwrap(),
+        );
         assert_ne!(one.expose(), two.expose());
         assert_ne!(
             MemoryKey::parse("K", one.expose()).unwrap().id(),

@@ -1,7 +1,7 @@
 //! Keyring: the current memory key, which seals, and previous keys, which only open.
 //!
-//! Every namespace and purpose has its own key, derived from the master and kept in a small bounded cache.
-//! The ring hands out seals and MACs, never key bytes.
+//! Every namespace and purpose has its own key, derived from the master and kept in a small bounded
+//! cache. The ring hands out seals and MACs, never key bytes.
 
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -56,7 +56,8 @@ enum Purpose {
 /// Format of a seal. The id of the key tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// AES-256-GCM with a random nonce of 96 bits, and key ids of 64 bits. It is opened, and never made.
+    /// AES-256-GCM with a random nonce of 96 bits, and key ids of 64 bits. It is opened, and never
+    /// made.
     First,
     /// XAES-256-GCM with a random nonce of 192 bits, and key ids of 128 bits.
     Second,
@@ -71,7 +72,10 @@ pub(crate) struct SealedBy {
 }
 
 /// What seals are made with: the current key, and the second format.
-const CURRENT: SealedBy = SealedBy { index: 0, format: Format::Second };
+const CURRENT: SealedBy = SealedBy {
+    index: 0,
+    format: Format::Second,
+};
 
 /// A derived key that is ready for use.
 enum Cipher {
@@ -96,7 +100,11 @@ impl KeyRing {
                 keys.push(key);
             }
         }
-        Self(Arc::new(Inner { keys, ciphers: DerivedKeyCache::default(), macs: DerivedKeyCache::default() }))
+        Self(Arc::new(Inner {
+            keys,
+            ciphers: DerivedKeyCache::default(),
+            macs: DerivedKeyCache::default(),
+        }))
     }
 
     /// Parses a keyring: the current key, and previous keys separated by commas.
@@ -112,7 +120,9 @@ impl KeyRing {
             Some((label, list)) => list
                 .split(',')
                 .enumerate()
-                .map(|(index, text)| MemoryKey::parse(&format!("{label} (key {})", index + 1), text))
+                .map(|(index, text)| {
+                    MemoryKey::parse(&format!("{label} (key {})", index + 1), text)
+                })
                 .collect::<Result<_>>()?,
         };
         Ok(Self::new(first, rest))
@@ -146,16 +156,24 @@ impl KeyRing {
     /// `Unreadable` if the ring has no such key.
     pub(crate) fn find(&self, id: &str) -> Result<SealedBy> {
         let of = |of: fn(&MemoryKey) -> &str| self.0.keys.iter().position(|key| of(key) == id);
-        let second = of(MemoryKey::id).map(|index| SealedBy { index, format: Format::Second });
+        let second = of(MemoryKey::id).map(|index| SealedBy {
+            index,
+            format: Format::Second,
+        });
         second
-            .or_else(|| of(MemoryKey::first_id).map(|index| SealedBy { index, format: Format::First }))
+            .or_else(|| {
+                of(MemoryKey::first_id).map(|index| SealedBy {
+                    index,
+                    format: Format::First,
+                })
+            })
             .ok_or(UNKNOWN_KEY)
     }
 
     /// Returns HMAC-SHA-256 over `parts` (each length-prefixed) under a derived key.
     ///
-    /// The key is derived from the current key for a namespace and a purpose. Takes less than a microsecond for small
-    /// parts once the key is ready.
+    /// The key is derived from the current key for a namespace and a purpose. Takes less than a
+    /// microsecond for small parts once the key is ready.
     ///
     /// A new current key gives other MACs: names made with the old key are not found again.
     #[must_use]
@@ -173,9 +191,16 @@ impl KeyRing {
         (0..self.0.keys.len()).map(move |index| self.mac_by(index, namespace, purpose, parts))
     }
 
-    fn mac_by(&self, index: usize, namespace: &Namespace, purpose: &'static str, parts: &[&[u8]]) -> [u8; 32] {
+    fn mac_by(
+        &self,
+        index: usize,
+        namespace: &Namespace,
+        purpose: &'static str,
+        parts: &[&[u8]],
+    ) -> [u8; 32] {
         let mut mac = self.0.macs.get_or(namespace, (index, purpose), || {
-            let key = self.0.keys[index].derive(&info("helmdeck/memory/v1/mac", namespace, purpose));
+            let key =
+                self.0.keys[index].derive(&info("helmdeck/memory/v1/mac", namespace, purpose));
             MemoryKey::mac_key(key.as_slice())
         });
         for part in parts {
@@ -187,8 +212,8 @@ impl KeyRing {
 
     /// Seals bytes stored outside the store (a job's result, a kept answer) under a derived key.
     ///
-    /// The key is derived for a namespace and a purpose. `bound` is not part of the result; pass the same bytes to open
-    /// it.
+    /// The key is derived for a namespace and a purpose. `bound` is not part of the result; pass
+    /// the same bytes to open it.
     ///
     /// # Errors
     /// `Unavailable` if the system cannot provide randomness.
@@ -202,7 +227,8 @@ impl KeyRing {
         self.seal_blob_like(None, namespace, purpose, bound, plaintext)
     }
 
-    /// As [`KeyRing::seal_blob`], with the key of another blob if the ring has it: whoever opened that one opens this one.
+    /// As [`KeyRing::seal_blob`], with the key of another blob if the ring has it: whoever opened
+    /// that one opens this one.
     ///
     /// # Errors
     /// `Unavailable` if the system cannot provide randomness.
@@ -214,10 +240,17 @@ impl KeyRing {
         bound: &[u8],
         plaintext: &[u8],
     ) -> Result<Vec<u8>> {
-        let like = other.and_then(Blob::read).and_then(|blob| self.find(&blob.key_id).ok());
-        let by = SealedBy { index: like.map_or(CURRENT.index, |by| by.index), ..CURRENT };
+        let like = other
+            .and_then(Blob::read)
+            .and_then(|blob| self.find(&blob.key_id).ok());
+        let by = SealedBy {
+            index: like.map_or(CURRENT.index, |by| by.index),
+            ..CURRENT
+        };
         let key = &self.0.keys[by.index];
-        let aad = Framed::new("helmdeck/memory/v2/blob").text(key.id()).bytes(bound);
+        let aad = Framed::new("helmdeck/memory/v2/blob")
+            .text(key.id())
+            .bytes(bound);
         let cipher = self.cipher(by, namespace, Purpose::Blob(purpose));
         let (nonce, sealed) = seal(&cipher, &aad, plaintext)?;
         Ok([&[SECOND], key.id_bytes().as_slice(), &nonce, &sealed].concat())
@@ -244,7 +277,12 @@ impl KeyRing {
             Format::Second => "helmdeck/memory/v2/blob",
         };
         let aad = Framed::new(domain).text(&blob.key_id).bytes(bound);
-        open(&self.cipher(by, namespace, Purpose::Blob(purpose)), &aad, blob.nonce, blob.sealed.to_vec())
+        open(
+            &self.cipher(by, namespace, Purpose::Blob(purpose)),
+            &aad,
+            blob.nonce,
+            blob.sealed.to_vec(),
+        )
     }
 
     /// Seals a row's value with the current key; returns the nonce and the sealed value.
@@ -255,7 +293,11 @@ impl KeyRing {
         aad: &Framed,
         plaintext: &[u8],
     ) -> Result<(Vec<u8>, Vec<u8>)> {
-        let (nonce, value) = seal(&self.cipher(CURRENT, namespace, Purpose::Row(kind)), aad, plaintext)?;
+        let (nonce, value) = seal(
+            &self.cipher(CURRENT, namespace, Purpose::Row(kind)),
+            aad,
+            plaintext,
+        )?;
         Ok((nonce.to_vec(), value))
     }
 
@@ -269,7 +311,12 @@ impl KeyRing {
         nonce: &[u8],
         sealed: Vec<u8>,
     ) -> Result<Vec<u8>> {
-        open(&self.cipher(by, namespace, Purpose::Row(kind)), aad, nonce, sealed)
+        open(
+            &self.cipher(by, namespace, Purpose::Row(kind)),
+            aad,
+            nonce,
+            sealed,
+        )
     }
 
     fn cipher(&self, by: SealedBy, namespace: &Namespace, purpose: Purpose) -> Arc<Cipher> {
@@ -304,10 +351,20 @@ impl<'a> Blob<'a> {
             (Format::Second, hex(id), rest, NONCE_BYTES)
         } else {
             let (id, rest) = blob.split_at_checked(FIRST_ID_BYTES)?;
-            (Format::First, std::str::from_utf8(id).ok()?.to_owned(), rest, FIRST_NONCE_BYTES)
+            (
+                Format::First,
+                std::str::from_utf8(id).ok()?.to_owned(),
+                rest,
+                FIRST_NONCE_BYTES,
+            )
         };
         let (nonce, sealed) = rest.split_at_checked(nonce_bytes)?;
-        Some(Self { format, key_id: id, nonce, sealed })
+        Some(Self {
+            format,
+            key_id: id,
+            nonce,
+            sealed,
+        })
     }
 }
 
@@ -323,9 +380,15 @@ impl fmt::Debug for KeyRing {
     }
 }
 
-const SHORT: StoreError = StoreError::Unreadable { reason: "too short to be sealed" };
-const UNKNOWN_KEY: StoreError = StoreError::Unreadable { reason: "sealed with a key that is not in the ring" };
-const ALTERED: StoreError = StoreError::Unreadable { reason: "altered, moved, or sealed with another key" };
+const SHORT: StoreError = StoreError::Unreadable {
+    reason: "too short to be sealed",
+};
+const UNKNOWN_KEY: StoreError = StoreError::Unreadable {
+    reason: "sealed with a key that is not in the ring",
+};
+const ALTERED: StoreError = StoreError::Unreadable {
+    reason: "altered, moved, or sealed with another key",
+};
 
 fn info(domain: &str, namespace: &Namespace, purpose: &str) -> Framed {
     Framed::new(domain)
@@ -337,7 +400,9 @@ fn info(domain: &str, namespace: &Namespace, purpose: &str) -> Framed {
 
 fn seal(cipher: &Cipher, aad: &Framed, plaintext: &[u8]) -> Result<([u8; NONCE_BYTES], Vec<u8>)> {
     let Cipher::Second(cipher) = cipher else {
-        return Err(StoreError::Corrupt("nothing is sealed in the first format".to_owned()));
+        return Err(StoreError::Corrupt(
+            "nothing is sealed in the first format".to_owned(),
+        ));
     };
     let mut value = Vec::with_capacity(plaintext.len() + TAG_BYTES);
     value.extend_from_slice(plaintext);
@@ -349,18 +414,22 @@ fn open(cipher: &Cipher, aad: &Framed, nonce: &[u8], mut value: Vec<u8>) -> Resu
     match cipher {
         Cipher::First(cipher) => {
             let nonce: [u8; FIRST_NONCE_BYTES] = nonce.try_into().map_err(|_| ALTERED)?;
-            cipher.decrypt_in_place(&Nonce::from(nonce), aad.as_slice(), &mut value).map_err(|_| ALTERED)?;
+            cipher
+                .decrypt_in_place(&Nonce::from(nonce), aad.as_slice(), &mut value)
+                .map_err(|_| ALTERED)?;
         }
         Cipher::Second(cipher) => {
             let nonce: &[u8; NONCE_BYTES] = nonce.try_into().map_err(|_| ALTERED)?;
-            cipher.open(nonce, aad.as_slice(), &mut value).map_err(|_| ALTERED)?;
+            cipher
+                .open(nonce, aad.as_slice(), &mut value)
+                .map_err(|_| ALTERED)?;
         }
     }
     Ok(value)
 }
 
-/// Cache of what was derived for a namespace and a purpose: up to [`MAX_DERIVED_KEYS`] values. When full, it
-/// starts anew.
+/// Cache of what was derived for a namespace and a purpose: up to [`MAX_DERIVED_KEYS`] values. When
+/// full, it starts anew.
 struct DerivedKeyCache<P, V>(RwLock<DerivedKeys<P, V>>);
 
 struct DerivedKeys<P, V> {
@@ -371,7 +440,10 @@ struct DerivedKeys<P, V> {
 
 impl<P, V> Default for DerivedKeys<P, V> {
     fn default() -> Self {
-        Self { by_namespace: HashMap::default(), count: 0 }
+        Self {
+            by_namespace: HashMap::default(),
+            count: 0,
+        }
     }
 }
 
@@ -384,7 +456,10 @@ impl<P, V> Default for DerivedKeyCache<P, V> {
 impl<P: PartialEq, V: Clone> DerivedKeys<P, V> {
     fn get(&self, namespace: &Namespace, purpose: &P) -> Option<V> {
         let values = self.by_namespace.get(namespace)?;
-        values.iter().find(|(known, _)| known == purpose).map(|(_, value)| value.clone())
+        values
+            .iter()
+            .find(|(known, _)| known == purpose)
+            .map(|(_, value)| value.clone())
     }
 }
 
@@ -403,7 +478,11 @@ impl<P: PartialEq, V: Clone> DerivedKeyCache<P, V> {
             *ready = DerivedKeys::default();
         }
         ready.count += 1;
-        ready.by_namespace.entry(namespace.clone()).or_default().push((purpose, value.clone()));
+        ready
+            .by_namespace
+            .entry(namespace.clone())
+            .or_default()
+            .push((purpose, value.clone()));
         value
     }
 }
@@ -417,7 +496,11 @@ mod tests {
     }
 
     fn ring(current: &str, previous: Option<&str>) -> KeyRing {
-        KeyRing::parse(("K", &key(current)), previous.map(key).as_deref().map(|text| ("P", text))).unwrap()
+        KeyRing::parse(
+            ("K", &key(current)),
+            previous.map(key).as_deref().map(|text| ("P", text)),
+        )
+        .unwrap()
     }
 
     fn alice() -> Namespace {
@@ -427,10 +510,20 @@ mod tests {
     #[test]
     fn previous_keys_are_parsed_with_position_of_errors() {
         let list = format!("{},{}", key("b"), key("c"));
-        assert_eq!(KeyRing::parse(("K", &key("a")), Some(("P", &list))).unwrap().ids().count(), 3);
-        let message =
-            KeyRing::parse(("K", &key("a")), Some(("P", &format!("{list},nonsense")))).unwrap_err().to_string();
-        assert!(message.starts_with("P (key 3) ") && !message.contains("nonsense"), "{message}");
+        assert_eq!(
+            KeyRing::parse(("K", &key("a")), Some(("P", &list)))
+                .unwrap()
+                .ids()
+                .count(),
+            3
+        );
+        let message = KeyRing::parse(("K", &key("a")), Some(("P", &format!("{list},nonsense"))))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.starts_with("P (key 3) ") && !message.contains("nonsense"),
+            "{message}"
+        );
     }
 
     #[test]
@@ -442,11 +535,24 @@ mod tests {
     fn macs_differ_by_every_input() {
         let ring_a = ring("a", None);
         let base = ring_a.mac(&alice(), "cache", &[b"ab", b"c"]);
-        assert_eq!(base, ring("a", Some("b")).mac(&alice(), "cache", &[b"ab", b"c"]));
+        assert_eq!(
+            base,
+            ring("a", Some("b")).mac(&alice(), "cache", &[b"ab", b"c"])
+        );
         assert_ne!(base, ring_a.mac(&alice(), "cache", &[b"a", b"bc"]));
         assert_ne!(base, ring_a.mac(&alice(), "other", &[b"ab", b"c"]));
-        assert_ne!(base, ring_a.mac(&Namespace::new("t", "bob", None), "cache", &[b"ab", b"c"]));
-        assert_ne!(base, ring_a.mac(&Namespace::new("t", "alice", Some("")), "cache", &[b"ab", b"c"]));
+        assert_ne!(
+            base,
+            ring_a.mac(&Namespace::new("t", "bob", None), "cache", &[b"ab", b"c"])
+        );
+        assert_ne!(
+            base,
+            ring_a.mac(
+                &Namespace::new("t", "alice", Some("")),
+                "cache",
+                &[b"ab", b"c"]
+            )
+        );
         assert_ne!(base, ring("b", None).mac(&alice(), "cache", &[b"ab", b"c"]));
     }
 
@@ -454,23 +560,45 @@ mod tests {
     fn a_blob_opens_only_where_it_belongs() {
         let old = ring("a", None);
         let blob = old.seal_blob(&alice(), "job", b"id-1", b"result").unwrap();
-        assert_eq!(ring("b", Some("a")).open_blob(&alice(), "job", b"id-1", &blob).unwrap(), b"result");
+        assert_eq!(
+            ring("b", Some("a"))
+                .open_blob(&alice(), "job", b"id-1", &blob)
+                .unwrap(),
+            b"result"
+        );
         assert!(old.open_blob(&alice(), "job", b"id-2", &blob).is_err());
         assert!(old.open_blob(&alice(), "answer", b"id-1", &blob).is_err());
-        assert!(old.open_blob(&Namespace::new("t", "bob", None), "job", b"id-1", &blob).is_err());
-        assert!(ring("b", None).open_blob(&alice(), "job", b"id-1", &blob).is_err());
+        assert!(
+            old.open_blob(&Namespace::new("t", "bob", None), "job", b"id-1", &blob)
+                .is_err()
+        );
+        assert!(
+            ring("b", None)
+                .open_blob(&alice(), "job", b"id-1", &blob)
+                .is_err()
+        );
         for index in 0..blob.len() {
             let mut altered = blob.clone();
             altered[index] ^= 1;
-            assert!(old.open_blob(&alice(), "job", b"id-1", &altered).is_err(), "byte {index}");
-            assert!(old.open_blob(&alice(), "job", b"id-1", &blob[..index]).is_err(), "cut at {index}");
+            assert!(
+                old.open_blob(&alice(), "job", b"id-1", &altered).is_err(),
+                "byte {index}"
+            );
+            assert!(
+                old.open_blob(&alice(), "job", b"id-1", &blob[..index])
+                    .is_err(),
+                "cut at {index}"
+            );
         }
     }
 
     #[test]
     fn debug_shows_ids_only() {
         let text = format!("{:?}", ring("a", Some("b")));
-        assert!(!text.contains(&key("a")) && text.contains(ring("a", None).current_id()), "{text}");
+        assert!(
+            !text.contains(&key("a")) && text.contains(ring("a", None).current_id()),
+            "{text}"
+        );
     }
 
     #[test]
@@ -481,7 +609,8 @@ mod tests {
         }
         let ready = ring.0.macs.0.read();
         assert!(
-            ready.by_namespace.values().map(Vec::len).sum::<usize>() == ready.count && ready.count <= MAX_DERIVED_KEYS
+            ready.by_namespace.values().map(Vec::len).sum::<usize>() == ready.count
+                && ready.count <= MAX_DERIVED_KEYS
         );
     }
 }

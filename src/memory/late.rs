@@ -58,10 +58,17 @@ impl LateStore {
     }
 }
 
-async fn keep_trying(late: Weak<LateStore>, opener: Box<dyn Fn() -> Opening + Send + Sync>, retry: Duration) {
+async fn keep_trying(
+    late: Weak<LateStore>,
+    opener: Box<dyn Fn() -> Opening + Send + Sync>,
+    retry: Duration,
+) {
     loop {
         tokio::time::sleep(retry).await;
-        if late.upgrade().is_none_or(|late| late.closed.load(Ordering::Acquire)) {
+        if late
+            .upgrade()
+            .is_none_or(|late| late.closed.load(Ordering::Acquire))
+        {
             return;
         }
         let opened = opener().await;
@@ -115,11 +122,14 @@ impl StoreWrapper for LateStore {
         if self.closed.load(Ordering::Acquire) {
             return Err(StoreError::Closed);
         }
-        self.opened.get().map(|store| &**store).ok_or_else(|| match self.trouble() {
-            // To a caller it is a store that may come back, whatever keeps it away.
-            error @ StoreError::Unavailable { .. } => error,
-            error => StoreError::unavailable(error),
-        })
+        self.opened
+            .get()
+            .map(|store| &**store)
+            .ok_or_else(|| match self.trouble() {
+                // To a caller it is a store that may come back, whatever keeps it away.
+                error @ StoreError::Unavailable { .. } => error,
+                error => StoreError::unavailable(error),
+            })
     }
 
     async fn pass_close(&self) -> Result<()> {

@@ -41,8 +41,8 @@ pub use keyring::KeyRing;
 pub use lock::Lock;
 pub use open::open;
 pub use ops::{
-    Change, Changes, Cursor, Delete, ListPage, Mark, NamespaceStats, Op, Order, Page, Put, Resealed, Restore, Scan,
-    Stats, Walk, Walked, Written,
+    Change, Changes, Cursor, Delete, ListPage, Mark, NamespaceStats, Op, Order, Page, Put,
+    Resealed, Restore, Scan, Stats, Walk, Walked, Written,
 };
 pub use position::{BadPosition, CaughtUp, DeletePosition};
 pub use store::{Access, Maintenance, ReadStore, Store, StoreWrapper};

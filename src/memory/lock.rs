@@ -31,7 +31,13 @@ struct LockOwner {
 
 impl Lock {
     pub(crate) fn new(keeper: Arc<dyn Keeper>, name: String, owner: String) -> Self {
-        Self { held: Some(LockOwner { keeper, name, owner }) }
+        Self {
+            held: Some(LockOwner {
+                keeper,
+                name,
+                owner,
+            }),
+        }
     }
 
     /// Extends the lock to `hold` from now; `false` if another owner has taken it.
@@ -71,6 +77,8 @@ impl Drop for Lock {
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.held.as_ref().map(|held| &held.name);
-        f.debug_struct("Lock").field("name", &name).finish_non_exhaustive()
+        f.debug_struct("Lock")
+            .field("name", &name)
+            .finish_non_exhaustive()
     }
 }

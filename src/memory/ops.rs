@@ -30,7 +30,8 @@ pub struct Put {
     pub ttl: Option<Duration>,
     /// Write only if the entry is at this version (0 = absent). `None` = whatever is there.
     pub expect_version: Option<u64>,
-    /// The entry as it was elsewhere, for imports; `ttl` is then of no effect. `None` = it is made now.
+    /// The entry as it was elsewhere, for imports; `ttl` is then of no effect. `None` = it is made
+    /// now.
     pub restore: Option<Restore>,
 }
 
@@ -51,7 +52,12 @@ pub struct Restore {
 
 impl Put {
     /// Makes a write without category, tags, attributes, end or condition.
-    pub fn new(namespace: Namespace, kind: Kind, key: impl Into<String>, value: impl Into<Bytes>) -> Self {
+    pub fn new(
+        namespace: Namespace,
+        kind: Kind,
+        key: impl Into<String>,
+        value: impl Into<Bytes>,
+    ) -> Self {
         Self {
             namespace,
             kind,
@@ -68,8 +74,9 @@ impl Put {
 
     /// Makes a write that expires an entry: for its writer, which takes the entry back.
     ///
-    /// `version` and `updated_at` come from the answer to the first write. A later entry in its place stays, also at
-    /// the same version (as after a delete): the write is then refused with `VersionMismatch` or `NotNewer`.
+    /// `version` and `updated_at` come from the answer to the first write. A later entry in its
+    /// place stays, also at the same version (as after a delete): the write is then refused with
+    /// `VersionMismatch` or `NotNewer`.
     pub fn ending(
         namespace: Namespace,
         kind: Kind,
@@ -78,8 +85,17 @@ impl Put {
         updated_at: Timestamp,
     ) -> Self {
         let after = Timestamp(updated_at.micros().saturating_add(1));
-        let ended = Restore { version, created_at: updated_at, updated_at: after, expires_at: Some(updated_at) };
-        Self { expect_version: Some(version), restore: Some(ended), ..Self::new(namespace, kind, key, Bytes::new()) }
+        let ended = Restore {
+            version,
+            created_at: updated_at,
+            updated_at: after,
+            expires_at: Some(updated_at),
+        };
+        Self {
+            expect_version: Some(version),
+            restore: Some(ended),
+            ..Self::new(namespace, kind, key, Bytes::new())
+        }
     }
 }
 
@@ -137,7 +153,15 @@ impl Written {
     /// Returns the number of rows that operations deleted.
     #[must_use]
     pub fn deleted(done: &[Self]) -> u64 {
-        done.iter().map(|done| if let Self::Deleted(count) = done { *count } else { 0 }).sum()
+        done.iter()
+            .map(|done| {
+                if let Self::Deleted(count) = done {
+                    *count
+                } else {
+                    0
+                }
+            })
+            .sum()
     }
 }
 
@@ -157,7 +181,10 @@ pub struct Page {
 
 impl Default for Page {
     fn default() -> Self {
-        Self { limit: 100, after: None }
+        Self {
+            limit: 100,
+            after: None,
+        }
     }
 }
 

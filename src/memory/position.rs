@@ -1,4 +1,5 @@
-//! Position in the deletes of a store: what one replica has done, so that another can catch up with it.
+//! Position in the deletes of a store: what one replica has done, so that another can catch up with
+//! it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -32,9 +33,9 @@ pub(crate) struct ServerRun {
 
 /// Position in the deletes of a store.
 ///
-/// It names the last transactions that deleted. A reader has caught up when it has seen all of them: each began after
-/// the commit of what is not named. Its text is opaque to callers, and ends with a MAC under the memory key: nobody else makes one
-/// that no server has reached.
+/// It names the last transactions that deleted. A reader has caught up when it has seen all of
+/// them: each began after the commit of what is not named. Its text is opaque to callers, and ends
+/// with a MAC under the memory key: nobody else makes one that no server has reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeletePosition {
     /// Which database server it was: another one may count other transactions.
@@ -48,7 +49,11 @@ pub struct DeletePosition {
 impl DeletePosition {
     /// Makes a position; `None` if there are too many transactions to name.
     pub(crate) fn new(server: ServerRun, transactions: Vec<i64>) -> Option<Self> {
-        (transactions.len() <= MAX_TRANSACTIONS).then_some(Self { server, transactions, mac: [0; MAC_BYTES] })
+        (transactions.len() <= MAX_TRANSACTIONS).then_some(Self {
+            server,
+            transactions,
+            mac: [0; MAC_BYTES],
+        })
     }
 
     /// Returns the position with its MAC.
@@ -59,20 +64,45 @@ impl DeletePosition {
 
     /// Returns whether a server with a key of the ring made it.
     pub(crate) fn is_genuine(&self, ring: &KeyRing) -> bool {
-        let same = |mac: [u8; 32]| mac.iter().zip(self.mac).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
-        ring.macs(&Namespace::new("", "", None), PURPOSE, &[self.named().as_bytes()]).any(same)
+        let same = |mac: [u8; 32]| {
+            mac.iter()
+                .zip(self.mac)
+                .fold(0, |differs, (a, b)| differs | (a ^ b))
+                == 0
+        };
+        ring.macs(
+            &Namespace::new("", "", None),
+            PURPOSE,
+            &[self.named().as_bytes()],
+        )
+        .any(same)
     }
 
     fn mac_of(&self, ring: &KeyRing) -> [u8; MAC_BYTES] {
-        let mac = ring.mac(&Namespace::new("", "", None), PURPOSE, &[self.named().as_bytes()]);
+        let mac = ring.mac(
+            &Namespace::new("", "", None),
+            PURPOSE,
+            &[self.named().as_bytes()],
+        );
         std::array::from_fn(|index| mac[index])
     }
 
     /// Returns the text without the MAC.
     fn named(&self) -> String {
-        let transactions: String = self.transactions.iter().map(|transaction| format!("-{transaction}")).collect();
-        let ServerRun { system, timeline, started } = self.server;
-        format!("{VERSION}-{}-{timeline}-{started}{transactions}", system.cast_unsigned())
+        let transactions: String = self
+            .transactions
+            .iter()
+            .map(|transaction| format!("-{transaction}"))
+            .collect();
+        let ServerRun {
+            system,
+            timeline,
+            started,
+        } = self.server;
+        format!(
+            "{VERSION}-{}-{timeline}-{started}{transactions}",
+            system.cast_unsigned()
+        )
     }
 }
 
@@ -105,18 +135,36 @@ impl FromStr for DeletePosition {
         let mut parts = text.split('-');
         let version = parts.next().unwrap_or_default();
         if version != VERSION {
-            // One of another version cannot be read. Its MAC is not that of an empty position, so it is not genuine.
-            let is_other =
-                version.strip_prefix('p').is_some_and(|number| !number.is_empty() && digits(number).is_some());
-            let unread = Self { server: ServerRun::default(), transactions: Vec::new(), mac };
+            // One of another version cannot be read. Its MAC is not that of an empty position, so
+            // it is not genuine.
+            let is_other = version
+                .strip_prefix('p')
+                .is_some_and(|number| !number.is_empty() && digits(number).is_some());
+            let unread = Self {
+                server: ServerRun::default(),
+                transactions: Vec::new(),
+                mac,
+            };
             return is_other.then_some(unread).ok_or(BadPosition::Malformed);
         }
-        let number = |part| digits(part).and_then(|part| part.parse::<i64>().ok()).ok_or(BadPosition::Malformed);
+        let number = |part| {
+            digits(part)
+                .and_then(|part| part.parse::<i64>().ok())
+                .ok_or(BadPosition::Malformed)
+        };
         let mut next = || parts.next().unwrap_or_default();
-        let system = digits(next()).and_then(|system| system.parse::<u64>().ok()).ok_or(BadPosition::Malformed)?;
+        let system = digits(next())
+            .and_then(|system| system.parse::<u64>().ok())
+            .ok_or(BadPosition::Malformed)?;
         let (timeline, started) = (number(next())?, number(next())?);
-        let server = ServerRun { system: system.cast_signed(), timeline, started };
-        let transactions = parts.map(number).collect::<Result<Vec<i64>, BadPosition>>()?;
+        let server = ServerRun {
+            system: system.cast_signed(),
+            timeline,
+            started,
+        };
+        let transactions = parts
+            .map(number)
+            .collect::<Result<Vec<i64>, BadPosition>>()?;
         let position = Self::new(server, transactions).ok_or(BadPosition::Malformed)?;
         Ok(Self { mac, ..position })
     }
@@ -124,11 +172,16 @@ impl FromStr for DeletePosition {
 
 /// Returns a text without a sign, which `parse` would accept.
 fn digits(text: &str) -> Option<&str> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then_some(text)
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then_some(text)
 }
 
 fn unhex(text: &str) -> Option<[u8; MAC_BYTES]> {
-    let is_plain = text.len() == 2 * MAC_BYTES && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let is_plain = text.len() == 2 * MAC_BYTES
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let number = u128::from_str_radix(text, 16).ok().filter(|_| is_plain)?;
     Some(number.to_be_bytes())
 }
@@ -151,11 +204,16 @@ mod tests {
     #[test]
     fn text_of_a_position_reads_back() {
         for transactions in [vec![], vec![7], vec![i64::MAX; MAX_TRANSACTIONS]] {
-            let server = ServerRun { system: -5, timeline: 3, started: 1_700_000_000_000_000 };
+            let server = ServerRun {
+                system: -5,
+                timeline: 3,
+                started: 1_700_000_000_000_000,
+            };
             let position = DeletePosition::new(server, transactions).unwrap();
             let text = position.to_string();
             assert!(
-                text.starts_with("p3-18446744073709551611-3-1700000000000000-") && text.len() <= MAX_BYTES,
+                text.starts_with("p3-18446744073709551611-3-1700000000000000-")
+                    && text.len() <= MAX_BYTES,
                 "{text}"
             );
             assert_eq!(text.parse(), Ok(position));
@@ -173,16 +231,26 @@ mod tests {
         for at in 0..text.len() {
             let mut altered = text.clone().into_bytes();
             altered[at] = if altered[at] == b'1' { b'2' } else { b'1' };
-            let altered = String::from_utf8(altered).unwrap().parse::<DeletePosition>();
-            assert!(altered.is_err() || !altered.unwrap().is_genuine(&ring("a")), "byte {at}");
+            let altered = String::from_utf8(altered)
+                .unwrap()
+                .parse::<DeletePosition>();
+            assert!(
+                altered.is_err() || !altered.unwrap().is_genuine(&ring("a")),
+                "byte {at}"
+            );
         }
-        assert_eq!(DeletePosition::new(ServerRun::default(), vec![1; MAX_TRANSACTIONS + 1]), None);
+        assert_eq!(
+            DeletePosition::new(ServerRun::default(), vec![1; MAX_TRANSACTIONS + 1]),
+            None
+        );
     }
 
     #[test]
     fn position_of_another_version_is_read_and_not_genuine() {
         let ring = KeyRing::parse(("key", &"a".repeat(64)), None).unwrap();
-        let other = "p2-5-7-00112233445566778899aabbccddeeff".parse::<DeletePosition>().unwrap();
+        let other = "p2-5-7-00112233445566778899aabbccddeeff"
+            .parse::<DeletePosition>()
+            .unwrap();
         assert!(!other.is_genuine(&ring));
     }
 
@@ -206,15 +274,35 @@ mod tests {
             "p3-1-1-9223372036854775808",
             "p3-1-1-1-1 ",
         ] {
-            assert_eq!(text.parse::<DeletePosition>(), Err(BadPosition::Malformed), "{text}");
+            assert_eq!(
+                text.parse::<DeletePosition>(),
+                Err(BadPosition::Malformed),
+                "{text}"
+            );
             let with_mac = format!("{text}-{}", "0".repeat(32));
-            assert_eq!(with_mac.parse::<DeletePosition>(), Err(BadPosition::Malformed), "{with_mac}");
+            assert_eq!(
+                with_mac.parse::<DeletePosition>(),
+                Err(BadPosition::Malformed),
+                "{with_mac}"
+            );
         }
-        for mac in ["0".repeat(31), "0".repeat(33), "A".repeat(32), format!("+{}", "0".repeat(31))] {
-            assert_eq!(format!("p3-1-1-1-{mac}").parse::<DeletePosition>(), Err(BadPosition::Malformed), "{mac}");
+        for mac in [
+            "0".repeat(31),
+            "0".repeat(33),
+            "A".repeat(32),
+            format!("+{}", "0".repeat(31)),
+        ] {
+            assert_eq!(
+                format!("p3-1-1-1-{mac}").parse::<DeletePosition>(),
+                Err(BadPosition::Malformed),
+                "{mac}"
+            );
         }
         let many = format!("p3-1-1-1{}-{}", "-1".repeat(17), "0".repeat(32));
         assert_eq!(many.parse::<DeletePosition>(), Err(BadPosition::Malformed));
-        assert_eq!("p1-1".repeat(200).parse::<DeletePosition>(), Err(BadPosition::TooLong));
+        assert_eq!(
+            "p1-1".repeat(200).parse::<DeletePosition>(),
+            Err(BadPosition::TooLong)
+        );
     }
 }

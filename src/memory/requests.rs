@@ -58,9 +58,14 @@ impl PendingWrite {
     /// Resolves the write against the live row (`None` = absent or expired).
     ///
     /// # Errors
-    /// `VersionMismatch` if the writer expected another version; `NotNewer` if the pending write restores and what is
-    /// there is not older.
-    pub fn resolve(&self, existing: Option<Existing>, now: Timestamp, overhead: u64) -> Result<EntryMeta> {
+    /// `VersionMismatch` if the writer expected another version; `NotNewer` if the pending write
+    /// restores and what is there is not older.
+    pub fn resolve(
+        &self,
+        existing: Option<Existing>,
+        now: Timestamp,
+        overhead: u64,
+    ) -> Result<EntryMeta> {
         let found = existing.map_or(0, |row| row.version);
         if let Some(expected) = self.put.expect_version
             && expected != found
@@ -77,7 +82,10 @@ impl PendingWrite {
             Some(restore) if existing.is_some_and(|row| row.updated_at >= restore.updated_at) => {
                 return Err(StoreError::NotNewer);
             }
-            Some(restore) => Restore { expires_at: self.expires_at, ..restore },
+            Some(restore) => Restore {
+                expires_at: self.expires_at,
+                ..restore
+            },
             None => made,
         };
         Ok(EntryMeta {
@@ -101,9 +109,15 @@ impl PendingWrite {
     ///
     /// # Errors
     /// As [`Seal::seal`].
-    pub fn seal(&self, meta: &EntryMeta, is_new: bool, seal: &dyn Seal) -> Result<Cow<'_, SealedValue>> {
+    pub fn seal(
+        &self,
+        meta: &EntryMeta,
+        is_new: bool,
+        seal: &dyn Seal,
+    ) -> Result<Cow<'_, SealedValue>> {
         match &self.fresh {
-            // The version and the times of a new entry are known beforehand: nothing else was left open.
+            // The version and the times of a new entry are known beforehand: nothing else was left
+            // open.
             Some(sealed) if is_new => Ok(Cow::Borrowed(sealed)),
             _ => seal.seal(meta, &self.put.value).map(Cow::Owned),
         }
@@ -117,12 +131,14 @@ pub enum PendingOp {
     Put(Box<PendingWrite>),
     /// Delete, and count it in the generation.
     Delete(Delete),
-    /// Delete expired rows, up to a limit. Not counted in the generation: they were invisible before.
+    /// Delete expired rows, up to a limit. Not counted in the generation: they were invisible
+    /// before.
     Sweep(usize),
-    /// Delete rows of a kind, as [`crate::sieve`] chooses them, until its rows take at most `bytes`.
+    /// Delete rows of a kind, as [`crate::sieve`] chooses them, until its rows take at most
+    /// `bytes`.
     ///
-    /// Deletes at most `limit` rows, each time from the largest namespace of this kind. Not counted in the generation:
-    /// the deleted answers were valid.
+    /// Deletes at most `limit` rows, each time from the largest namespace of this kind. Not counted
+    /// in the generation: the deleted answers were valid.
     Evict {
         /// The kind.
         kind: Kind,
@@ -139,7 +155,9 @@ impl PendingOp {
     pub fn is_durable(&self) -> bool {
         match self {
             Self::Put(pending) => pending.put.kind.is_durable(),
-            Self::Delete(Delete::Key { kind, .. } | Delete::Tagged { kind, .. }) => kind.is_durable(),
+            Self::Delete(Delete::Key { kind, .. } | Delete::Tagged { kind, .. }) => {
+                kind.is_durable()
+            }
             Self::Delete(Delete::Prefix { kind, .. }) => kind.is_none_or(Kind::is_durable),
             Self::Sweep(_) | Self::Evict { .. } => false,
         }
@@ -224,27 +242,40 @@ impl Position {
     /// # Errors
     /// `Invalid` if no store made it.
     pub fn parse(cursor: &Cursor) -> Result<Self> {
-        let parts = cursor.0.split_once(':').and_then(|(micros, key)| Some((micros.parse().ok()?, key)));
-        let (micros, key) = parts.ok_or(StoreError::Invalid("the cursor was not made by a store"))?;
-        Ok(Self { updated_at: Timestamp(micros), key: key.to_owned() })
+        let parts = cursor
+            .0
+            .split_once(':')
+            .and_then(|(micros, key)| Some((micros.parse().ok()?, key)));
+        let (micros, key) =
+            parts.ok_or(StoreError::Invalid("the cursor was not made by a store"))?;
+        Ok(Self {
+            updated_at: Timestamp(micros),
+            key: key.to_owned(),
+        })
     }
 }
 
-/// Makes a page of at most `limit` entries. One entry more in `entries` shows that a next page exists.
+/// Makes a page of at most `limit` entries. One entry more in `entries` shows that a next page
+/// exists.
 #[must_use]
 pub fn page_of(mut entries: Vec<EntryMeta>, limit: usize) -> ListPage {
     let more = entries.len() > limit;
     entries.truncate(limit);
-    let next = entries
-        .last()
-        .filter(|_| more)
-        .map(|last| Position { updated_at: last.updated_at, key: last.key.clone() }.to_cursor());
+    let next = entries.last().filter(|_| more).map(|last| {
+        Position {
+            updated_at: last.updated_at,
+            key: last.key.clone(),
+        }
+        .to_cursor()
+    });
     ListPage { entries, next }
 }
 
-/// Returns the smallest text that is greater than every text with this prefix, `None` if there is none.
+/// Returns the smallest text that is greater than every text with this prefix, `None` if there is
+/// none.
 ///
-/// UTF-8 sorts by code point, so the last character that can be raised is raised and the rest cut off.
+/// UTF-8 sorts by code point, so the last character that can be raised is raised and the rest cut
+/// off.
 #[must_use]
 pub fn prefix_end(prefix: &str) -> Option<String> {
     let mut text = prefix.to_owned();
@@ -263,7 +294,8 @@ pub fn prefix_end(prefix: &str) -> Option<String> {
 pub fn end_of(now: Timestamp, ttl: Option<Duration>) -> Option<Timestamp> {
     // 9999-12-31T23:59:59.999999Z
     const LAST: Timestamp = Timestamp(253_402_300_799_999_999);
-    ttl.map(|ttl| now.saturating_add(ttl)).filter(|end| *end <= LAST)
+    ttl.map(|ttl| now.saturating_add(ttl))
+        .filter(|end| *end <= LAST)
 }
 
 /// Size of values in bytes after which a part of a walk ends.
@@ -285,16 +317,25 @@ mod tests {
 
     #[test]
     fn a_life_beyond_the_year_9999_is_for_ever() {
-        assert_eq!(end_of(Timestamp(5), Some(Duration::from_micros(7))), Some(Timestamp(12)));
+        assert_eq!(
+            end_of(Timestamp(5), Some(Duration::from_micros(7))),
+            Some(Timestamp(12))
+        );
         assert_eq!(end_of(Timestamp(5), None), None);
         assert_eq!(end_of(Timestamp(5), Some(Duration::MAX)), None);
-        assert_eq!(end_of(Timestamp(0), Some(Duration::from_secs(253_402_300_800))), None);
+        assert_eq!(
+            end_of(Timestamp(0), Some(Duration::from_secs(253_402_300_800))),
+            None
+        );
     }
 
     #[test]
     fn a_cursor_gives_back_its_position() {
         for key in ["k", "a:b", "", "\0", "😀"] {
-            let position = Position { updated_at: Timestamp(-7), key: key.into() };
+            let position = Position {
+                updated_at: Timestamp(-7),
+                key: key.into(),
+            };
             assert_eq!(Position::parse(&position.to_cursor()).unwrap(), position);
         }
         assert!(Position::parse(&Cursor("nonsense".into())).is_err());

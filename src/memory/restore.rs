@@ -1,6 +1,7 @@
 //! Writes imported entries in bulk, and counts the results.
 //!
-//! An entry that the store already has, as new or newer, is kept: so a repeated import changes nothing.
+//! An entry that the store already has, as new or newer, is kept: so a repeated import changes
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -93,7 +94,12 @@ enum Outcome {
 
 impl Restorer {
     pub(crate) fn new(target: Target) -> Self {
-        Self { target, opened: false, running: JoinSet::new(), done: Restored::default() }
+        Self {
+            target,
+            opened: false,
+            running: JoinSet::new(),
+            done: Restored::default(),
+        }
     }
 
     /// Takes an entry; waits while many are under way.
@@ -102,7 +108,10 @@ impl Restorer {
     /// `Unavailable`, `Closed`, `Corrupt` of this entry or an earlier one.
     pub(crate) async fn take(&mut self, put: Put) -> Result<()> {
         let now = self.target.clock.now();
-        if put.restore.is_some_and(|life| life.expires_at.is_some_and(|end| now >= end)) {
+        if put
+            .restore
+            .is_some_and(|life| life.expires_at.is_some_and(|end| now >= end))
+        {
             self.done.expired += 1;
             return Ok(());
         }
@@ -111,7 +120,13 @@ impl Restorer {
         }
         let store = self.store().await?;
         let dry_run = self.target.dry_run;
-        self.running.spawn(async move { if dry_run { look(store, put).await } else { write(store, put, now).await } });
+        self.running.spawn(async move {
+            if dry_run {
+                look(store, put).await
+            } else {
+                write(store, put, now).await
+            }
+        });
         Ok(())
     }
 
@@ -119,8 +134,9 @@ impl Restorer {
         if let Destination::Later(opening) = &mut self.target.store {
             let opened = opening.await;
             // It must not be asked again, whatever it answered.
-            self.target.store =
-                opened.as_ref().map_or(Destination::Nothing, |store| Destination::Store(Arc::clone(store)));
+            self.target.store = opened.as_ref().map_or(Destination::Nothing, |store| {
+                Destination::Store(Arc::clone(store))
+            });
             self.opened = opened.is_ok();
             return opened.map(Some);
         }
@@ -143,7 +159,9 @@ impl Restorer {
     }
 
     async fn settle_one(&mut self) -> Result<()> {
-        let Some(joined) = self.running.join_next().await else { return Ok(()) };
+        let Some(joined) = self.running.join_next().await else {
+            return Ok(());
+        };
         match joined.map_err(StoreError::unavailable)?? {
             Outcome::Imported(kind) => {
                 self.done.imported += 1;
@@ -166,15 +184,19 @@ async fn write(store: Option<Arc<dyn Store>>, put: Put, now: Timestamp) -> Resul
     let (kind, name) = (put.kind, name(&put));
     let batch = match kind {
         // It is a fact of this store from now on.
-        Kind::Fact => Floors::ready(&*store, &put.namespace, now).await?.put(put, now)?,
+        Kind::Fact => Floors::ready(&*store, &put.namespace, now)
+            .await?
+            .put(put, now)?,
         _ => vec![Op::Put(put)],
     };
     match store.write(batch).await {
         Ok(_) => Ok(Outcome::Imported(kind)),
         Err(StoreError::NotNewer) => Ok(Outcome::Kept),
-        Err(error @ (StoreError::TooLarge { .. } | StoreError::Invalid(_) | StoreError::QuotaExceeded { .. })) => {
-            Ok(Outcome::Refused(format!("{name}: {error}")))
-        }
+        Err(
+            error @ (StoreError::TooLarge { .. }
+            | StoreError::Invalid(_)
+            | StoreError::QuotaExceeded { .. }),
+        ) => Ok(Outcome::Refused(format!("{name}: {error}"))),
         Err(error) => Err(error),
     }
 }
@@ -183,7 +205,11 @@ async fn look(store: Option<Arc<dyn Store>>, put: Put) -> Result<Outcome> {
     let imported = Ok(Outcome::Imported(put.kind));
     let Some(store) = store else { return imported };
     match store.get(&put.namespace, put.kind, &put.key).await {
-        Ok(Some(there)) if put.restore.is_some_and(|life| there.meta.updated_at >= life.updated_at) => {
+        Ok(Some(there))
+            if put
+                .restore
+                .is_some_and(|life| there.meta.updated_at >= life.updated_at) =>
+        {
             Ok(Outcome::Kept)
         }
         // Whether it is in the way cannot be seen before it is written.
@@ -193,6 +219,14 @@ async fn look(store: Option<Arc<dyn Store>>, put: Put) -> Result<Outcome> {
 }
 
 fn name(put: &Put) -> String {
-    let session = put.namespace.session.as_deref().map(|session| format!("/{session}")).unwrap_or_default();
-    format!("{}/{}{session} {} {}", put.namespace.tenant, put.namespace.subject, put.kind, put.key)
+    let session = put
+        .namespace
+        .session
+        .as_deref()
+        .map(|session| format!("/{session}"))
+        .unwrap_or_default();
+    format!(
+        "{}/{}{session} {} {}",
+        put.namespace.tenant, put.namespace.subject, put.kind, put.key
+    )
 }

@@ -1,7 +1,8 @@
-//! Rotation: seals every row anew with the current key and in the newest format, while others read and write.
+//! Rotation: seals every row anew with the current key and in the newest format, while others read
+//! and write.
 //!
-//! It keeps no state: each step is one transaction, and what is left to do is what names another key. So it may be
-//! stopped or killed anywhere and begun again. It never deletes a row.
+//! It keeps no state: each step is one transaction, and what is left to do is what names another
+//! key. So it may be stopped or killed anywhere and begun again. It never deletes a row.
 
 use std::time::Duration;
 
@@ -99,7 +100,14 @@ pub async fn rotate(
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Rotated, RotateError> {
     let lock = take_lock(store).await?;
-    let answer = Rotation { store, ring, lock: &lock, renewed: Instant::now() }.run(stop, progress).await;
+    let answer = Rotation {
+        store,
+        ring,
+        lock: &lock,
+        renewed: Instant::now(),
+    }
+    .run(stop, progress)
+    .await;
     let released = lock.release().await;
     let rotated = answer?;
     // It expires by itself; but the caller should learn that the store fails.
@@ -139,9 +147,16 @@ impl Rotation<'_> {
         if self.ring.ids().count() == 1 {
             // Rows of this key in an older format are its own.
             let unknown = |id: &String| !id.is_empty() && !self.ring.knows(id);
-            let others: Vec<String> = others.into_iter().map(|(id, _)| id).filter(unknown).collect();
+            let others: Vec<String> = others
+                .into_iter()
+                .map(|(id, _)| id)
+                .filter(unknown)
+                .collect();
             if !others.is_empty() {
-                return Err(RotateError::KeysMissing { given: self.ring.current_id().to_owned(), others });
+                return Err(RotateError::KeysMissing {
+                    given: self.ring.current_id().to_owned(),
+                    others,
+                });
             }
         }
         let mut done = Rotated {
@@ -156,23 +171,34 @@ impl Rotation<'_> {
             let mut after = None;
             loop {
                 if stop.is_cancelled() {
-                    return Ok(Rotated { remaining: self.count_others().await?, end: End::Stopped, ..done });
+                    return Ok(Rotated {
+                        remaining: self.count_others().await?,
+                        end: End::Stopped,
+                        ..done
+                    });
                 }
                 self.renew().await?;
                 let step = self.step(after).await?;
                 done.resealed += step.rows;
                 done.unreadable += step.unreadable;
-                progress(Progress { resealed: done.resealed, total });
+                progress(Progress {
+                    resealed: done.resealed,
+                    total,
+                });
                 match step.next {
                     Some(next) => after = Some(next),
                     None => break,
                 }
             }
-            // What was written behind the pass by a process whose current key is another one is for the next pass.
+            // What was written behind the pass by a process whose current key is another one is for
+            // the next pass.
             done.remaining = self.count_others().await?.saturating_sub(done.unreadable);
             if done.remaining == 0 {
                 self.store.adopt_key().await?;
-                return Ok(Rotated { end: End::Done, ..done });
+                return Ok(Rotated {
+                    end: End::Done,
+                    ..done
+                });
             }
         }
         Ok(done)
@@ -182,7 +208,10 @@ impl Rotation<'_> {
     async fn others(&self) -> Result<Vec<(String, u64)>, StoreError> {
         let current = self.ring.current_id();
         let all = self.store.stats().await?.rows_by_key_id;
-        Ok(all.into_iter().filter(|(id, rows)| id != current && *rows > 0).collect())
+        Ok(all
+            .into_iter()
+            .filter(|(id, rows)| id != current && *rows > 0)
+            .collect())
     }
 
     async fn count_others(&self) -> Result<u64, StoreError> {

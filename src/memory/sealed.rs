@@ -1,8 +1,8 @@
 //! Sealing of values, or storing them plain.
 //!
-//! A driver seals inside its write transaction, when version and times of the row are known, so that the seal binds
-//! them. It never learns a key. New entries are sealed before the transaction: nothing is left to resolve. There is
-//! no fallback: a plain row in a sealed store does not open.
+//! A driver seals inside its write transaction, when version and times of the row are known, so
+//! that the seal binds them. It never learns a key. New entries are sealed before the transaction:
+//! nothing is left to resolve. There is no fallback: a plain row in a sealed store does not open.
 
 use std::sync::Arc;
 
@@ -40,11 +40,18 @@ impl RawRow {
     /// Opens the row for a walk, which reports rows that do not open.
     pub(crate) fn walk(self, seal: &dyn Seal) -> Walked {
         let (meta, key_id) = (self.meta.clone(), self.sealed.key_id.clone());
-        let value = seal.open(self).map(|entry| entry.value).map_err(|error| match error {
-            StoreError::Unreadable { reason } => reason,
-            _ => "the seal could not be asked",
-        });
-        Walked { meta, key_id, value }
+        let value = seal
+            .open(self)
+            .map(|entry| entry.value)
+            .map_err(|error| match error {
+                StoreError::Unreadable { reason } => reason,
+                _ => "the seal could not be asked",
+            });
+        Walked {
+            meta,
+            key_id,
+            value,
+        }
     }
 }
 
@@ -69,7 +76,8 @@ pub trait Seal: Send + Sync + 'static {
     fn open(&self, row: RawRow) -> Result<Entry>;
 }
 
-/// XAES-256-GCM under a key derived for each namespace and kind, with a random nonce of 192 bits for each write.
+/// XAES-256-GCM under a key derived for each namespace and kind, with a random nonce of 192 bits
+/// for each write.
 ///
 /// Rows of the first format (AES-256-GCM) open too; a rotation converts them.
 #[derive(Debug)]
@@ -100,21 +108,41 @@ impl Seal for RowSeal {
 
     fn seal(&self, meta: &EntryMeta, plaintext: &[u8]) -> Result<SealedValue> {
         let key_id = self.ring.current_id();
-        let (nonce, value) =
-            self.ring.seal_row(&meta.namespace, meta.kind, &bound(Format::Second, key_id, meta), plaintext)?;
-        Ok(SealedValue { key_id: key_id.to_owned(), nonce, value })
+        let (nonce, value) = self.ring.seal_row(
+            &meta.namespace,
+            meta.kind,
+            &bound(Format::Second, key_id, meta),
+            plaintext,
+        )?;
+        Ok(SealedValue {
+            key_id: key_id.to_owned(),
+            nonce,
+            value,
+        })
     }
 
     fn open(&self, row: RawRow) -> Result<Entry> {
         let RawRow { meta, sealed } = row;
         if sealed.key_id.is_empty() {
-            return Err(StoreError::Unreadable { reason: "not sealed" });
+            return Err(StoreError::Unreadable {
+                reason: "not sealed",
+            });
         }
         // Before anything is opened: the id commits the row to one key.
         let by = self.ring.find(&sealed.key_id)?;
         let aad = bound(by.format, &sealed.key_id, &meta);
-        let value = self.ring.open_row(by, &meta.namespace, meta.kind, &aad, &sealed.nonce, sealed.value)?;
-        Ok(Entry { meta, value: value.into() })
+        let value = self.ring.open_row(
+            by,
+            &meta.namespace,
+            meta.kind,
+            &aad,
+            &sealed.nonce,
+            sealed.value,
+        )?;
+        Ok(Entry {
+            meta,
+            value: value.into(),
+        })
     }
 }
 
@@ -132,14 +160,23 @@ impl Seal for NoSeal {
     }
 
     fn seal(&self, _: &EntryMeta, plaintext: &[u8]) -> Result<SealedValue> {
-        Ok(SealedValue { key_id: String::new(), nonce: Vec::new(), value: plaintext.to_vec() })
+        Ok(SealedValue {
+            key_id: String::new(),
+            nonce: Vec::new(),
+            value: plaintext.to_vec(),
+        })
     }
 
     fn open(&self, row: RawRow) -> Result<Entry> {
         if !row.sealed.key_id.is_empty() {
-            return Err(StoreError::Unreadable { reason: "sealed, and this store has no key" });
+            return Err(StoreError::Unreadable {
+                reason: "sealed, and this store has no key",
+            });
         }
-        Ok(Entry { meta: row.meta, value: Bytes::from(row.sealed.value) })
+        Ok(Entry {
+            meta: row.meta,
+            value: Bytes::from(row.sealed.value),
+        })
     }
 }
 
@@ -209,7 +246,10 @@ mod tests {
     }
 
     fn seal(digit: &str) -> Arc<RowSeal> {
-        RowSeal::new(KeyRing::parse(("K", &digit.repeat(64)), None).unwrap(), Fingerprint::Plain)
+        RowSeal::new(
+            KeyRing::parse(("K", &digit.repeat(64)), None).unwrap(),
+            Fingerprint::Plain,
+        )
     }
 
     #[test]
@@ -217,7 +257,16 @@ mod tests {
         let sealed = seal("a").seal(&meta(), b"value").unwrap();
         assert_eq!(sealed.value.len() as u64, 5 + seal("a").overhead());
         assert!(!sealed.value.windows(5).any(|part| part == b"value"));
-        assert_eq!(&seal("a").open(RawRow { meta: meta(), sealed }).unwrap().value[..], b"value");
+        assert_eq!(
+            &seal("a")
+                .open(RawRow {
+                    meta: meta(),
+                    sealed
+                })
+                .unwrap()
+                .value[..],
+            b"value"
+        );
     }
 
     #[test]
@@ -245,22 +294,54 @@ mod tests {
         for (index, change) in changes.into_iter().enumerate() {
             let mut changed = meta();
             change(&mut changed);
-            assert!(seal("a").open(RawRow { meta: changed, sealed: sealed.clone() }).is_err(), "change {index}");
+            assert!(
+                seal("a")
+                    .open(RawRow {
+                        meta: changed,
+                        sealed: sealed.clone()
+                    })
+                    .is_err(),
+                "change {index}"
+            );
         }
-        assert!(seal("b").open(RawRow { meta: meta(), sealed }).is_err());
+        assert!(
+            seal("b")
+                .open(RawRow {
+                    meta: meta(),
+                    sealed
+                })
+                .is_err()
+        );
     }
 
     #[test]
     fn plain_and_sealed_rows_never_mix() {
         let plain = NoSeal.seal(&meta(), b"value").unwrap();
-        assert!(seal("a").open(RawRow { meta: meta(), sealed: plain }).is_err());
+        assert!(
+            seal("a")
+                .open(RawRow {
+                    meta: meta(),
+                    sealed: plain
+                })
+                .is_err()
+        );
         let sealed = seal("a").seal(&meta(), b"value").unwrap();
-        assert!(NoSeal.open(RawRow { meta: meta(), sealed }).is_err());
+        assert!(
+            NoSeal
+                .open(RawRow {
+                    meta: meta(),
+                    sealed
+                })
+                .is_err()
+        );
     }
 
     #[test]
     fn two_writes_of_one_value_share_no_nonce() {
-        let (one, two) = (seal("a").seal(&meta(), b"v").unwrap(), seal("a").seal(&meta(), b"v").unwrap());
+        let (one, two) = (
+            seal("a").seal(&meta(), b"v").unwrap(),
+            seal("a").seal(&meta(), b"v").unwrap(),
+        );
         assert_ne!(one.nonce, two.nonce);
         assert_ne!(one.value, two.value);
     }
@@ -268,14 +349,18 @@ mod tests {
     #[test]
     fn the_plain_fingerprint_is_the_start_of_sha_256() {
         // FIPS 180-2, appendix B.1: SHA-256("abc") = ba7816bf 8f01cfea ...
-        assert_eq!(seal("a").fingerprint(&meta().namespace, b"abc"), "ba7816bf8f01cfea");
+        assert_eq!(
+            seal("a").fingerprint(&meta().namespace, b"abc"),
+            "ba7816bf8f01cfea"
+        );
     }
 
     #[test]
     fn keyed_fingerprint_depends_on_key_and_namespace() {
         let ring = |digit: &str| KeyRing::parse(("K", &digit.repeat(64)), None).unwrap();
         let keyed = |digit: &str, subject| {
-            RowSeal::new(ring(digit), Fingerprint::Keyed).fingerprint(&Namespace::new("t", subject, None), b"abc")
+            RowSeal::new(ring(digit), Fingerprint::Keyed)
+                .fingerprint(&Namespace::new("t", subject, None), b"abc")
         };
         assert_eq!(keyed("a", "alice"), keyed("a", "alice"));
         assert_eq!(keyed("a", "alice").len(), 16);

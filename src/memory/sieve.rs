@@ -1,8 +1,9 @@
 //! Eviction policy of cached answers: SIEVE, weighted by the cost of each answer per byte.
 //!
-//! A hand goes over the rows of a key space in rounds, from the oldest to the newest. It spares a row that was read since
-//! its last visit, and a row that costs more per byte than its neighbours. It evicts every other row. No row moves, so
-//! the order of the rows never has to be written. The policy without costs is from
+//! A hand goes over the rows of a key space in rounds, from the oldest to the newest. It spares a
+//! row that was read since its last visit, and a row that costs more per byte than its neighbours.
+//! It evicts every other row. No row moves, so the order of the rows never has to be written. The
+//! policy without costs is from
 //! [Zhang et al., NSDI 2024](https://www.usenix.org/conference/nsdi24/presentation/zhang-yazhuo).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -13,12 +14,14 @@ use crate::entry::Namespace;
 
 /// Attribute of a cached answer: its cost, the time in microseconds that its handler took.
 ///
-/// It stands in the clear, because an eviction needs no key. An answer without it is taken for the cheapest.
+/// It stands in the clear, because an eviction needs no key. An answer without it is taken for the
+/// cheapest.
 pub const COST: &str = "cost_us";
 
 /// Number of neighbours that the hand looks at together.
 pub(crate) const NEIGHBOURS: usize = 64;
-/// How often the hand looks for one row to evict. After that it evicts the next one, so that no transaction gets long.
+/// How often the hand looks for one row to evict. After that it evicts the next one, so that no
+/// transaction gets long.
 pub(crate) const LOOKS: usize = 32;
 /// The most rounds for which a cost spares a row.
 const MOST_ROUNDS: i64 = 8;
@@ -56,13 +59,18 @@ impl Candidate {
 
 /// Decides on neighbours in a round.
 ///
-/// A row that was read is spared for one round. A row that costs 2, 4, 8 times as much per byte as its neighbours (their
-/// geometric mean) is spared for 1, 2, 3 rounds more.
+/// A row that was read is spared for one round. A row that costs 2, 4, 8 times as much per byte as
+/// its neighbours (their geometric mean) is spared for 1, 2, 3 rounds more.
 pub(crate) fn judge(neighbours: &[Candidate], round: i64) -> Vec<Verdict> {
-    let mean = neighbours.iter().map(Candidate::density).sum::<f64>() / neighbours.len().max(1) as f64;
+    let mean =
+        neighbours.iter().map(Candidate::density).sum::<f64>() / neighbours.len().max(1) as f64;
     let verdict = |row: &Candidate| {
         if row.spared_until.is_some_and(|until| until != READ) {
-            return if row.spared_until > Some(round) { Verdict::Spare } else { Verdict::Evict };
+            return if row.spared_until > Some(round) {
+                Verdict::Spare
+            } else {
+                Verdict::Evict
+            };
         }
         let dear = ((row.density() - mean).round() as i64).clamp(0, MOST_ROUNDS);
         match dear + i64::from(row.spared_until.is_some()) {
@@ -75,7 +83,10 @@ pub(crate) fn judge(neighbours: &[Candidate], round: i64) -> Vec<Verdict> {
 
 /// Reads the cost from attributes.
 pub(crate) fn cost_of(attributes: &BTreeMap<String, String>) -> u64 {
-    attributes.get(COST).and_then(|cost| cost.parse().ok()).unwrap_or(0)
+    attributes
+        .get(COST)
+        .and_then(|cost| cost.parse().ok())
+        .unwrap_or(0)
 }
 
 /// Reads the cost from attributes as drivers store them, without parsing all of the JSON.
@@ -83,7 +94,9 @@ pub(crate) fn cost_of(attributes: &BTreeMap<String, String>) -> u64 {
 /// No value holds this text: its quotes would be escaped.
 pub(crate) fn cost_in(json: &str) -> u64 {
     let rest = json.split_once("\"cost_us\":\"").map(|(_, rest)| rest);
-    rest.and_then(|rest| rest.split_once('"')).and_then(|(cost, _)| cost.parse().ok()).unwrap_or(0)
+    rest.and_then(|rest| rest.split_once('"'))
+        .and_then(|(cost, _)| cost.parse().ok())
+        .unwrap_or(0)
 }
 
 /// Limit of keys in [`Reads`]. More are not noted: they count as unread.
@@ -103,7 +116,10 @@ impl Reads {
             return;
         }
         *count += 1;
-        reads.entry(namespace.clone()).or_default().insert(key.to_owned());
+        reads
+            .entry(namespace.clone())
+            .or_default()
+            .insert(key.to_owned());
     }
 
     /// Takes the keys of a namespace.
@@ -125,13 +141,30 @@ mod tests {
     use super::*;
 
     fn row(spared_until: Option<i64>, bytes: i64, cost_us: u64) -> Candidate {
-        Candidate { spared_until, bytes, cost_us }
+        Candidate {
+            spared_until,
+            bytes,
+            cost_us,
+        }
     }
 
     #[test]
     fn unread_row_of_usual_cost_is_evicted() {
-        let rows = [row(None, 100, 50), row(Some(READ), 100, 50), row(Some(7), 100, 50), row(Some(8), 100, 50)];
-        assert_eq!(judge(&rows, 7), [Verdict::Evict, Verdict::SpareUntil(8), Verdict::Evict, Verdict::Spare]);
+        let rows = [
+            row(None, 100, 50),
+            row(Some(READ), 100, 50),
+            row(Some(7), 100, 50),
+            row(Some(8), 100, 50),
+        ];
+        assert_eq!(
+            judge(&rows, 7),
+            [
+                Verdict::Evict,
+                Verdict::SpareUntil(8),
+                Verdict::Evict,
+                Verdict::Spare
+            ]
+        );
         assert_eq!(judge(&[row(None, 0, 0)], 0), [Verdict::Evict]);
         assert!(judge(&[], 0).is_empty());
     }
@@ -139,31 +172,57 @@ mod tests {
     #[test]
     fn cost_per_byte_spares_by_its_logarithm() {
         // Their mean is 10 per byte.
-        let rows = [row(None, 10, 1000), row(None, 10, 10), row(Some(READ), 10, 10), row(Some(READ), 10, 1000)];
-        let expected = [Verdict::SpareUntil(3), Verdict::Evict, Verdict::SpareUntil(1), Verdict::SpareUntil(4)];
+        let rows = [
+            row(None, 10, 1000),
+            row(None, 10, 10),
+            row(Some(READ), 10, 10),
+            row(Some(READ), 10, 1000),
+        ];
+        let expected = [
+            Verdict::SpareUntil(3),
+            Verdict::Evict,
+            Verdict::SpareUntil(1),
+            Verdict::SpareUntil(4),
+        ];
         assert_eq!(judge(&rows, 0), expected);
         // The same costs, spread over ten times as many bytes.
-        assert_eq!(judge(&[row(None, 100, 100), row(None, 10, 100)], 5), [Verdict::Evict, Verdict::SpareUntil(7)]);
+        assert_eq!(
+            judge(&[row(None, 100, 100), row(None, 10, 100)], 5),
+            [Verdict::Evict, Verdict::SpareUntil(7)]
+        );
         let extremes = [row(None, 1, u64::MAX), row(None, i64::MAX, 0)];
-        assert_eq!(judge(&extremes, 0), [Verdict::SpareUntil(MOST_ROUNDS), Verdict::Evict]);
+        assert_eq!(
+            judge(&extremes, 0),
+            [Verdict::SpareUntil(MOST_ROUNDS), Verdict::Evict]
+        );
     }
 
     #[test]
     fn cost_is_read_from_json_and_map_alike() {
         let attributes = |cost: &str| {
-            BTreeMap::from([("a".to_owned(), "\"cost_us\":\"7\"".to_owned()), (COST.to_owned(), cost.to_owned())])
+            BTreeMap::from([
+                ("a".to_owned(), "\"cost_us\":\"7\"".to_owned()),
+                (COST.to_owned(), cost.to_owned()),
+            ])
         };
         for (cost, expected) in [("1500", 1500), ("", 0), ("-1", 0), ("x", 0)] {
             let attributes = attributes(cost);
             assert_eq!(cost_of(&attributes), expected);
-            assert_eq!(cost_in(&serde_json::to_string(&attributes).unwrap()), expected);
+            assert_eq!(
+                cost_in(&serde_json::to_string(&attributes).unwrap()),
+                expected
+            );
         }
         assert_eq!((cost_of(&BTreeMap::new()), cost_in("{}")), (0, 0));
     }
 
     #[test]
     fn reads_are_bounded_and_taken_once() {
-        let (reads, one, two) = (Reads::default(), Namespace::new("t", "a", None), Namespace::new("t", "b", None));
+        let (reads, one, two) = (
+            Reads::default(),
+            Namespace::new("t", "a", None),
+            Namespace::new("t", "b", None),
+        );
         for key in ["x", "x", "y"] {
             reads.note(&one, key);
         }

@@ -1,7 +1,8 @@
-//! Traits that every store implements: [`ReadStore`], [`Maintenance`], and [`Store`] on top of both.
+//! Traits that every store implements: [`ReadStore`], [`Maintenance`], and [`Store`] on top of
+//! both.
 //!
-//! Code that holds only a [`ReadStore`] (the process seam) cannot write, by type. A store around another store
-//! implements [`StoreWrapper`], so a new method is forwarded in one place.
+//! Code that holds only a [`ReadStore`] (the process seam) cannot write, by type. A store around
+//! another store implements [`StoreWrapper`], so a new method is forwarded in one place.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use crate::entry::{Entry, EntryMeta, Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::lock::Lock;
 use crate::ops::{
-    Changes, Delete, ListPage, Mark, NamespaceStats, Op, Order, Page, Put, Resealed, Scan, Stats, Walk, Written,
+    Changes, Delete, ListPage, Mark, NamespaceStats, Op, Order, Page, Put, Resealed, Scan, Stats,
+    Walk, Written,
 };
 use crate::position::{CaughtUp, DeletePosition};
 
@@ -28,7 +30,13 @@ pub trait ReadStore: Send + Sync + 'static {
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.
-    async fn list(&self, namespace: &Namespace, kind: Kind, prefix: &str, page: Page) -> Result<ListPage>;
+    async fn list(
+        &self,
+        namespace: &Namespace,
+        kind: Kind,
+        prefix: &str,
+        page: Page,
+    ) -> Result<ListPage>;
 
     /// Returns live entries with their values whose key starts with `prefix`, at most `limit`.
     ///
@@ -36,15 +44,24 @@ pub trait ReadStore: Send + Sync + 'static {
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.
-    async fn scan(&self, namespace: &Namespace, kind: Kind, prefix: &str, order: Order, limit: usize) -> Result<Scan>;
+    async fn scan(
+        &self,
+        namespace: &Namespace,
+        kind: Kind,
+        prefix: &str,
+        order: Order,
+        limit: usize,
+    ) -> Result<Scan>;
 
-    /// Returns the totals of live rows of each kind in each namespace, most rows first, ties by name.
+    /// Returns the totals of live rows of each kind in each namespace, most rows first, ties by
+    /// name.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.
     async fn namespaces(&self) -> Result<Vec<NamespaceStats>>;
 
-    /// As [`ReadStore::namespaces`], of one caller: all with this tenant and subject. It does not look at those of others.
+    /// As [`ReadStore::namespaces`], of one caller: all with this tenant and subject. It does not
+    /// look at those of others.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.
@@ -80,8 +97,8 @@ pub trait ReadStore: Send + Sync + 'static {
         None
     }
 
-    /// Returns the position after the deletes of this process so far; `None` if this store has no positions, or cannot
-    /// name this one.
+    /// Returns the position after the deletes of this process so far; `None` if this store has no
+    /// positions, or cannot name this one.
     fn position(&self) -> Option<DeletePosition> {
         None
     }
@@ -107,13 +124,15 @@ pub trait ReadStore: Send + Sync + 'static {
 /// Maintenance of a store: for the janitor, and for a change of the key.
 #[async_trait]
 pub trait Maintenance: ReadStore {
-    /// Deletes expired rows, at most `limit`, and returns how many. Never races with a put of the same key.
+    /// Deletes expired rows, at most `limit`, and returns how many. Never races with a put of the
+    /// same key.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.
     async fn sweep_expired(&self, limit: usize) -> Result<u64>;
 
-    /// Removes a subject's name from what was told to other processes, which learn instead that anything may have changed.
+    /// Removes a subject's name from what was told to other processes, which learn instead that
+    /// anything may have changed.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.
@@ -127,27 +146,31 @@ pub trait Maintenance: ReadStore {
 
     /// Writes down which cached answers were read, for evictions by other processes.
     ///
-    /// It writes nothing for a namespace from which nothing was evicted yet, and nothing twice until an eviction comes by.
+    /// It writes nothing for a namespace from which nothing was evicted yet, and nothing twice
+    /// until an eviction comes by.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`: the notes are lost.
     async fn flush_reads(&self) -> Result<()>;
 
-    /// Evicts entries of kind `cache`, the cheapest unread ones first, until their total is within the limit.
+    /// Evicts entries of kind `cache`, the cheapest unread ones first, until their total is within
+    /// the limit.
     ///
-    /// Deletes at most `limit`, and returns how many. The largest namespace drops rows first, so that none loses its
-    /// share to another.
+    /// Deletes at most `limit`, and returns how many. The largest namespace drops rows first, so
+    /// that none loses its share to another.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.
     async fn trim(&self, limit: usize) -> Result<u64>;
 
-    /// Reseals rows of other keys of the ring with the current key; visits about `limit` rows after a mark.
+    /// Reseals rows of other keys of the ring with the current key; visits about `limit` rows after
+    /// a mark.
     ///
     /// Versions and times stay. Each step is one transaction, so an interruption loses nothing.
     ///
     /// # Errors
-    /// `Unavailable`, `Closed`; `Invalid` for a mark that no store made, or for a store without keys.
+    /// `Unavailable`, `Closed`; `Invalid` for a mark that no store made, or for a store without
+    /// keys.
     async fn reseal(&self, after: Option<Mark>, limit: usize) -> Result<Resealed>;
 
     /// Makes the store prove the current key from now on: the last step of a rotation.
@@ -164,21 +187,25 @@ pub trait Maintenance: ReadStore {
 pub trait Store: Maintenance {
     /// Writes one entry: a new one at version 1, or a replacement.
     ///
-    /// A replacement keeps `created_at` and adds one to `version`. When this returns, the entry survives the end of
-    /// this process.
+    /// A replacement keeps `created_at` and adds one to `version`. When this returns, the entry
+    /// survives the end of this process.
     ///
     /// # Errors
-    /// `VersionMismatch`, `TooLarge`, `QuotaExceeded`: nothing was written. `Unavailable`, `Closed`.
+    /// `VersionMismatch`, `TooLarge`, `QuotaExceeded`: nothing was written. `Unavailable`,
+    /// `Closed`.
     async fn put(&self, put: Put) -> Result<EntryMeta> {
         match self.write(vec![Op::Put(put)]).await?.pop() {
             Some(Written::Put(meta)) => Ok(*meta),
-            _ => Err(StoreError::Corrupt("a write answered with something else".to_owned())),
+            _ => Err(StoreError::Corrupt(
+                "a write answered with something else".to_owned(),
+            )),
         }
     }
 
     /// Runs all operations, in order, in one transaction: all of them or none.
     ///
-    /// One exception: a delete over all namespaces may be done in parts. If it fails, some rows may be gone.
+    /// One exception: a delete over all namespaces may be done in parts. If it fails, some rows may
+    /// be gone.
     ///
     /// # Errors
     /// As [`Store::put`], for the first operation that fails.
@@ -191,13 +218,16 @@ pub trait Store: Maintenance {
     async fn delete(&self, delete: Delete) -> Result<u64> {
         match self.write(vec![Op::Delete(delete)]).await?.pop() {
             Some(Written::Deleted(count)) => Ok(count),
-            _ => Err(StoreError::Corrupt("a delete answered with something else".to_owned())),
+            _ => Err(StoreError::Corrupt(
+                "a delete answered with something else".to_owned(),
+            )),
         }
     }
 
     /// Takes a lock across all processes on this store; `None` if it is taken.
     ///
-    /// It is free again when it is released, after `hold`, or (where the store can tell) when its process is gone.
+    /// It is free again when it is released, after `hold`, or (where the store can tell) when its
+    /// process is gone.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.
@@ -274,15 +304,37 @@ pub trait StoreWrapper: Send + Sync + 'static {
 #[async_trait]
 impl<W: StoreWrapper> ReadStore for W {
     async fn get(&self, namespace: &Namespace, kind: Kind, key: &str) -> Result<Option<Entry>> {
-        self.target(Access::Get).await?.get(namespace, kind, key).await
+        self.target(Access::Get)
+            .await?
+            .get(namespace, kind, key)
+            .await
     }
 
-    async fn list(&self, namespace: &Namespace, kind: Kind, prefix: &str, page: Page) -> Result<ListPage> {
-        self.target(Access::Read).await?.list(namespace, kind, prefix, page).await
+    async fn list(
+        &self,
+        namespace: &Namespace,
+        kind: Kind,
+        prefix: &str,
+        page: Page,
+    ) -> Result<ListPage> {
+        self.target(Access::Read)
+            .await?
+            .list(namespace, kind, prefix, page)
+            .await
     }
 
-    async fn scan(&self, namespace: &Namespace, kind: Kind, prefix: &str, order: Order, limit: usize) -> Result<Scan> {
-        self.target(Access::Scan).await?.scan(namespace, kind, prefix, order, limit).await
+    async fn scan(
+        &self,
+        namespace: &Namespace,
+        kind: Kind,
+        prefix: &str,
+        order: Order,
+        limit: usize,
+    ) -> Result<Scan> {
+        self.target(Access::Scan)
+            .await?
+            .scan(namespace, kind, prefix, order, limit)
+            .await
     }
 
     async fn namespaces(&self) -> Result<Vec<NamespaceStats>> {
@@ -290,7 +342,10 @@ impl<W: StoreWrapper> ReadStore for W {
     }
 
     async fn namespaces_of(&self, tenant: &str, subject: &str) -> Result<Vec<NamespaceStats>> {
-        self.target(Access::Read).await?.namespaces_of(tenant, subject).await
+        self.target(Access::Read)
+            .await?
+            .namespaces_of(tenant, subject)
+            .await
     }
 
     async fn stats(&self) -> Result<Stats> {
@@ -325,11 +380,17 @@ impl<W: StoreWrapper> ReadStore for W {
 #[async_trait]
 impl<W: StoreWrapper> Maintenance for W {
     async fn sweep_expired(&self, limit: usize) -> Result<u64> {
-        self.target(Access::Maintain).await?.sweep_expired(limit).await
+        self.target(Access::Maintain)
+            .await?
+            .sweep_expired(limit)
+            .await
     }
 
     async fn redact_changes(&self, subject: &str) -> Result<()> {
-        self.target(Access::Maintain).await?.redact_changes(subject).await
+        self.target(Access::Maintain)
+            .await?
+            .redact_changes(subject)
+            .await
     }
 
     async fn trim(&self, limit: usize) -> Result<u64> {
@@ -347,7 +408,10 @@ impl<W: StoreWrapper> Maintenance for W {
     }
 
     async fn reseal(&self, after: Option<Mark>, limit: usize) -> Result<Resealed> {
-        self.target(Access::Maintain).await?.reseal(after, limit).await
+        self.target(Access::Maintain)
+            .await?
+            .reseal(after, limit)
+            .await
     }
 
     async fn adopt_key(&self) -> Result<()> {

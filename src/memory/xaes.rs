@@ -1,8 +1,9 @@
 //! XAES-256-GCM ([C2SP](https://c2sp.org/XAES-256-GCM)): AES-256-GCM with a nonce of 192 bits.
 //!
-//! Each message has its own AES-256-GCM key: the first half of the nonce derives it (NIST SP 800-108r1, CMAC in
-//! counter mode, two AES blocks), the second half is the nonce of AES-256-GCM. So random nonces are safe for 2^80
-//! messages under one key (a repeated nonce has a chance of 2^-32 then), where AES-256-GCM alone ends at 2^32.
+//! Each message has its own AES-256-GCM key: the first half of the nonce derives it (NIST SP
+//! 800-108r1, CMAC in counter mode, two AES blocks), the second half is the nonce of AES-256-GCM.
+//! So random nonces are safe for 2^80 messages under one key (a repeated nonce has a chance of
+//! 2^-32 then), where AES-256-GCM alone ends at 2^32.
 
 use aes_gcm::aead::Generate;
 use aes_gcm::aes::cipher::BlockCipherEncrypt;
@@ -33,7 +34,10 @@ impl Xaes256Gcm {
         let doubled = u128::from_be_bytes(block.into());
         // Without a branch on a secret.
         let doubled = (doubled << 1) ^ ((doubled >> 127) * 0x87);
-        Self { cipher, subkey: Zeroizing::new(doubled.to_be_bytes()) }
+        Self {
+            cipher,
+            subkey: Zeroizing::new(doubled.to_be_bytes()),
+        }
     }
 
     /// Returns the cipher for all nonces with this first half.
@@ -67,23 +71,38 @@ impl Xaes256Gcm {
         Ok(nonce)
     }
 
-    fn seal_with(&self, nonce: &[u8; NONCE_BYTES], aad: &[u8], value: &mut Vec<u8>) -> Result<(), Error> {
+    fn seal_with(
+        &self,
+        nonce: &[u8; NONCE_BYTES],
+        aad: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<(), Error> {
         let (half, rest) = halves(nonce);
-        self.derive(half).encrypt_in_place(&Nonce::from(rest), aad, value)
+        self.derive(half)
+            .encrypt_in_place(&Nonce::from(rest), aad, value)
     }
 
     /// Decrypts in place, and removes the tag.
     ///
     /// # Errors
     /// If key, nonce, associated data or value differ from those of the seal.
-    pub(crate) fn open(&self, nonce: &[u8; NONCE_BYTES], aad: &[u8], value: &mut Vec<u8>) -> Result<(), Error> {
+    pub(crate) fn open(
+        &self,
+        nonce: &[u8; NONCE_BYTES],
+        aad: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<(), Error> {
         let (half, rest) = halves(nonce);
-        self.derive(half).decrypt_in_place(&Nonce::from(rest), aad, value)
+        self.derive(half)
+            .decrypt_in_place(&Nonce::from(rest), aad, value)
     }
 }
 
 fn halves(nonce: &[u8; NONCE_BYTES]) -> ([u8; HALF], [u8; HALF]) {
-    (std::array::from_fn(|at| nonce[at]), std::array::from_fn(|at| nonce[HALF + at]))
+    (
+        std::array::from_fn(|at| nonce[at]),
+        std::array::from_fn(|at| nonce[HALF + at]),
+    )
 }
 
 #[cfg(test)]
@@ -93,20 +112,26 @@ mod tests {
 
     fn sealed(key: u8, aad: &[u8]) -> String {
         let mut value = b"XAES-256-GCM".to_vec();
-        Xaes256Gcm::new(&[key; 32]).seal_with(b"ABCDEFGHIJKLMNOPQRSTUVWX", aad, &mut value).unwrap();
+        Xaes256Gcm::new(&[key; 32])
+            .seal_with(b"ABCDEFGHIJKLMNOPQRSTUVWX", aad, &mut value)
+            .unwrap();
         hex(&value)
     }
 
-    /// The vectors of the specification: one for each value of the first bit that the subkey depends on.
+    /// The vectors of the specification: one for each value of the first bit that the subkey
+    /// depends on.
     #[test]
     fn vectors_of_the_specification_match() {
-        assert_eq!(sealed(1, b""), "ce546ef63c9cc60765923609b33a9a1974e96e52daf2fcf7075e2271");
+        assert_eq!(
+            sealed(1, b""),
+            "ce546ef63c9cc60765923609b33a9a1974e96e52daf2fcf7075e2271"
+        );
         let second = "986ec1832593df5443a179437fd083bf3fdb41abd740a21f71eb769d";
         assert_eq!(sealed(3, b"c2sp.org/XAES-256-GCM"), second);
     }
 
-    /// The accumulated vector: keys, nonces, values and associated data from one SHAKE128 stream, 10,000 times, and
-    /// SHAKE128 over all results.
+    /// The accumulated vector: keys, nonces, values and associated data from one SHAKE128 stream,
+    /// 10,000 times, and SHAKE128 over all results.
     #[test]
     fn accumulated_vector_of_the_specification_matches() {
         let (mut source, mut all) = (Shake128::default(), Shake128::default());
@@ -135,15 +160,25 @@ mod tests {
         for bit in 0..NONCE_BYTES * 8 {
             let mut other = nonce;
             other[bit / 8] ^= 1 << (bit % 8);
-            assert!(cipher.open(&other, b"aad", &mut value.clone()).is_err(), "bit {bit} of the nonce");
+            assert!(
+                cipher.open(&other, b"aad", &mut value.clone()).is_err(),
+                "bit {bit} of the nonce"
+            );
         }
         for bit in 0..value.len() * 8 {
             let mut other = value.clone();
             other[bit / 8] ^= 1 << (bit % 8);
-            assert!(cipher.open(&nonce, b"aad", &mut other).is_err(), "bit {bit} of the value");
+            assert!(
+                cipher.open(&nonce, b"aad", &mut other).is_err(),
+                "bit {bit} of the value"
+            );
         }
         assert!(cipher.open(&nonce, b"aae", &mut value.clone()).is_err());
-        assert!(Xaes256Gcm::new(&[8; 32]).open(&nonce, b"aad", &mut value.clone()).is_err());
+        assert!(
+            Xaes256Gcm::new(&[8; 32])
+                .open(&nonce, b"aad", &mut value.clone())
+                .is_err()
+        );
         cipher.open(&nonce, b"aad", &mut value).unwrap();
         assert_eq!(value, b"value");
     }
@@ -197,7 +232,9 @@ mod tests {
     fn keccak(a: &mut [u64; 25]) {
         let mut register = 1_u8;
         for _ in 0..24 {
-            let columns: Vec<u64> = (0..5).map(|x| (0..5).fold(0, |sum, y| sum ^ a[x + 5 * y])).collect();
+            let columns: Vec<u64> = (0..5)
+                .map(|x| (0..5).fold(0, |sum, y| sum ^ a[x + 5 * y]))
+                .collect();
             for x in 0..5 {
                 let with = columns[(x + 4) % 5] ^ columns[(x + 1) % 5].rotate_left(1);
                 (0..5).for_each(|y| a[x + 5 * y] ^= with);
@@ -205,7 +242,10 @@ mod tests {
             let (mut x, mut y, mut moved) = (1, 0, a[1]);
             for step in 1..=24_u32 {
                 (x, y) = (y, (2 * x + 3 * y) % 5);
-                moved = std::mem::replace(&mut a[x + 5 * y], moved.rotate_left(step * (step + 1) / 2 % 64));
+                moved = std::mem::replace(
+                    &mut a[x + 5 * y],
+                    moved.rotate_left(step * (step + 1) / 2 % 64),
+                );
             }
             for y in 0..5 {
                 let row: Vec<u64> = (0..5).map(|x| a[x + 5 * y]).collect();
@@ -215,7 +255,11 @@ mod tests {
                 if register & 1 == 1 {
                     a[0] ^= 1 << ((1_u32 << power) - 1);
                 }
-                register = if register & 0x80 == 0 { register << 1 } else { register << 1 ^ 0x71 };
+                register = if register & 0x80 == 0 {
+                    register << 1
+                } else {
+                    register << 1 ^ 0x71
+                };
             }
         }
     }

@@ -43,17 +43,33 @@ impl Group {
     /// # Errors
     /// Those of the system.
     pub fn spawn(command: &mut Command) -> io::Result<(Self, Pipes)> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
         close_descriptors_on_exec();
         reaper::prepare();
         let mut child = command.spawn()?;
         let id = child.id().and_then(GroupId::of_leader);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let group = Self { child, id, reaped: id.and_then(Reaped::new) };
+        let group = Self {
+            child,
+            id,
+            reaped: id.and_then(Reaped::new),
+        };
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err(io::Error::other("the program has no pipes"));
         };
-        Ok((group, Pipes { stdin, stdout, stderr }))
+        Ok((
+            group,
+            Pipes {
+                stdin,
+                stdout,
+                stderr,
+            },
+        ))
     }
 
     /// The id of the group; `None` once the leader has been waited for.
@@ -112,9 +128,14 @@ pub async fn run(
         feed(pipes.stdin, &[stdin.as_ref()]).await;
         Ok(())
     };
-    let ((), stdout, stderr) = tokio::try_join!(fed, read(pipes.stdout, stdout), read(pipes.stderr, stderr))?;
+    let ((), stdout, stderr) =
+        tokio::try_join!(fed, read(pipes.stdout, stdout), read(pipes.stderr, stderr))?;
     let status = group.wait().await.map_err(Failure::Lost)?;
-    Ok(Finished { status, stdout, stderr })
+    Ok(Finished {
+        status,
+        stdout,
+        stderr,
+    })
 }
 
 /// Writes the input of a program, in parts, and closes the pipe.
@@ -146,8 +167,8 @@ type Order = (Command, oneshot::Sender<io::Result<(Group, Pipes)>>);
 
 /// Starts programs from one thread that runs as long as this value exists.
 ///
-/// A program with a parent-death signal (`PR_SET_PDEATHSIG`) dies with the thread that started it, not with the
-/// process. Threads of a runtime may end while the program is needed.
+/// A program with a parent-death signal (`PR_SET_PDEATHSIG`) dies with the thread that started it,
+/// not with the process. Threads of a runtime may end while the program is needed.
 #[derive(Debug, Clone)]
 pub struct Spawner(std::sync::mpsc::Sender<Order>);
 
@@ -165,7 +186,9 @@ impl Spawner {
                 let _ = answer.send(Group::spawn(&mut command));
             }
         };
-        std::thread::Builder::new().name(name.to_owned()).spawn(work)?;
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(work)?;
         Ok(Self(sender))
     }
 

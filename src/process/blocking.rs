@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
-use rustix::process::{PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_open, waitid, waitpid};
+use rustix::process::{
+    PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_open, waitid, waitpid,
+};
 
 use crate::capture::{Buffer, Capture};
 use crate::failure::{Failure, Finished};
@@ -56,9 +58,16 @@ impl Child {
             command.process_group(0);
         }
         let child = command.spawn()?;
-        let id = GroupId::of_leader(child.id()).ok_or_else(|| io::Error::other("the program has no process id"))?;
+        let id = GroupId::of_leader(child.id())
+            .ok_or_else(|| io::Error::other("the program has no process id"))?;
         let pidfd = pidfd_open(id.leader(), PidfdFlags::empty()).ok();
-        Ok(Self { child, id, scope, pidfd, reaped: false })
+        Ok(Self {
+            child,
+            id,
+            scope,
+            pidfd,
+            reaped: false,
+        })
     }
 
     /// Sends a signal to the program, or to its whole group.
@@ -147,7 +156,8 @@ pub enum Output {
         /// How much of standard error is kept.
         stderr: Capture,
     },
-    /// Both outputs are captured as one, in the order of writing. It is returned as standard output.
+    /// Both outputs are captured as one, in the order of writing. It is returned as standard
+    /// output.
     Merged(Capture),
     /// Standard output goes to a file, without a limit.
     File {
@@ -164,9 +174,24 @@ pub enum Output {
 ///
 /// # Errors
 /// [`Failure`]. The group has then been killed.
-pub fn run(command: &mut Command, options: Options<'_>, each: &mut dyn FnMut()) -> Result<Finished, Failure> {
-    let Options { stdin, output, timeout, kill_leftovers, running, tick } = options;
-    command.stdin(if stdin.is_empty() { Stdio::null() } else { Stdio::piped() });
+pub fn run(
+    command: &mut Command,
+    options: Options<'_>,
+    each: &mut dyn FnMut(),
+) -> Result<Finished, Failure> {
+    let Options {
+        stdin,
+        output,
+        timeout,
+        kill_leftovers,
+        running,
+        tick,
+    } = options;
+    command.stdin(if stdin.is_empty() {
+        Stdio::null()
+    } else {
+        Stdio::piped()
+    });
     let (captures, merged) = match output {
         Output::Separate { stdout, stderr } => {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -174,7 +199,9 @@ pub fn run(command: &mut Command, options: Options<'_>, each: &mut dyn FnMut()) 
         }
         Output::Merged(capture) => {
             let (reader, writer) = io::pipe().map_err(Failure::Start)?;
-            command.stdout(writer.try_clone().map_err(Failure::Start)?).stderr(writer);
+            command
+                .stdout(writer.try_clone().map_err(Failure::Start)?)
+                .stderr(writer);
             ([Some(capture), None], Some(OwnedFd::from(reader)))
         }
         Output::File { stdout, stderr } => {
@@ -187,23 +214,43 @@ pub fn run(command: &mut Command, options: Options<'_>, each: &mut dyn FnMut()) 
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = child.map_err(Failure::Start)?;
     let registered = running.map(|running| running.add(child.id));
-    let input = child.child.stdin.take().map(|pipe| Writer::new(pipe, stdin)).transpose()?;
-    let pipes =
-        [merged.or_else(|| child.child.stdout.take().map(Into::into)), child.child.stderr.take().map(Into::into)];
+    let input = child
+        .child
+        .stdin
+        .take()
+        .map(|pipe| Writer::new(pipe, stdin))
+        .transpose()?;
+    let pipes = [
+        merged.or_else(|| child.child.stdout.take().map(Into::into)),
+        child.child.stderr.take().map(Into::into),
+    ];
     let [out, err] = captures;
     let [stdout, stderr] = pipes;
     let readers = [Reader::new(stdout, out)?, Reader::new(stderr, err)?];
-    let mut run = Run { child, input, readers, kill_leftovers };
+    let mut run = Run {
+        child,
+        input,
+        readers,
+        kill_leftovers,
+    };
     let in_time = run.watch(timeout, tick, each);
     // Before the leader is reaped: its number may then belong to another process.
     drop(registered);
     let in_time = in_time?;
-    let Run { mut child, readers: [stdout, stderr], .. } = run;
+    let Run {
+        mut child,
+        readers: [stdout, stderr],
+        ..
+    } = run;
     let (stdout, stderr) = (stdout.kept.finish(), stderr.kept.finish());
     if !in_time {
         return Err(Failure::TimedOut(stdout, stderr));
     }
-    Ok(Finished { status: child.reap().map_err(Failure::Lost)?, stdout, stderr })
+    Ok(Finished {
+        status: child.reap().map_err(Failure::Lost)?,
+        stdout,
+        stderr,
+    })
 }
 
 /// A program that is being run.
@@ -218,9 +265,17 @@ impl Run<'_> {
     /// Waits until the program has ended and its output is read.
     ///
     /// Returns false if it was killed at its timeout.
-    fn watch(&mut self, timeout: Duration, tick: Duration, each: &mut dyn FnMut()) -> Result<bool, Failure> {
+    fn watch(
+        &mut self,
+        timeout: Duration,
+        tick: Duration,
+        each: &mut dyn FnMut(),
+    ) -> Result<bool, Failure> {
         let began = Instant::now();
-        let complete = self.readers.iter().any(|reader| reader.kept.capture().complete);
+        let complete = self
+            .readers
+            .iter()
+            .any(|reader| reader.kept.capture().complete);
         let (mut ended, mut killed): (Option<Instant>, Option<Instant>) = (None, None);
         let mut last_read = began;
         loop {
@@ -253,7 +308,8 @@ impl Run<'_> {
                 if let Some(since) = ended
                     && self.readers.iter().any(|reader| reader.pipe.is_some())
                 {
-                    // A process that left the group keeps writing. A part of a complete capture is useless.
+                    // A process that left the group keeps writing. A part of a complete capture is
+                    // useless.
                     match complete {
                         true if began.elapsed() >= timeout => return Ok(false),
                         false if since.elapsed() >= MAX_LINGER => break,
@@ -268,12 +324,23 @@ impl Run<'_> {
     /// Waits until a pipe is ready, and reads or writes it. Returns whether anything was read.
     fn step(&mut self, wait: Duration, ended: bool) -> Result<bool, Failure> {
         let mut fds = Vec::with_capacity(4);
-        fds.extend(self.input.as_ref().map(|input| PollFd::new(&input.pipe, PollFlags::OUT)));
-        let pipes = self.readers.iter().filter_map(|reader| reader.pipe.as_ref());
+        fds.extend(
+            self.input
+                .as_ref()
+                .map(|input| PollFd::new(&input.pipe, PollFlags::OUT)),
+        );
+        let pipes = self
+            .readers
+            .iter()
+            .filter_map(|reader| reader.pipe.as_ref());
         fds.extend(pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
         let pidfd = self.child.pidfd.as_ref().filter(|_| !ended);
         fds.extend(pidfd.map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
-        let wait = if ended || pidfd.is_some() { wait } else { wait.min(CHECK) };
+        let wait = if ended || pidfd.is_some() {
+            wait
+        } else {
+            wait.min(CHECK)
+        };
         wait_for(&mut fds, wait).map_err(Failure::Lost)?;
         // The pipes do not block: one that is not ready has no effect.
         if self.input.as_mut().is_some_and(Writer::is_done) {
@@ -312,7 +379,8 @@ impl<'a> Writer<'a> {
     fn is_done(&mut self) -> bool {
         match self.pipe.write(self.rest) {
             Ok(count) => self.rest = &self.rest[count..],
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             // A program does not have to read its input.
             Err(_) => return true,
         }
@@ -331,18 +399,27 @@ impl Reader {
         if let Some(pipe) = &pipe {
             ioctl_fionbio(pipe, true).map_err(|error| Failure::Lost(error.into()))?;
         }
-        Ok(Self { pipe: pipe.map(File::from), kept: capture.unwrap_or(Capture::head(0)).start() })
+        Ok(Self {
+            pipe: pipe.map(File::from),
+            kept: capture.unwrap_or(Capture::head(0)).start(),
+        })
     }
 
     /// Reads the available output. Returns whether there was any.
     fn step(&mut self) -> Result<bool, Failure> {
-        let Some(pipe) = &mut self.pipe else { return Ok(false) };
+        let Some(pipe) = &mut self.pipe else {
+            return Ok(false);
+        };
         let mut chunk = [0; 64 << 10];
         match pipe.read(&mut chunk) {
             Ok(0) => self.pipe = None,
             Ok(count) if self.kept.push(&chunk[..count]) => {}
             Ok(_) => return Err(Failure::TooLarge(self.kept.capture().limit())),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(false),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
+                return Ok(false);
+            }
             Err(_) => self.pipe = None,
         }
         Ok(true)
@@ -354,11 +431,21 @@ mod tests {
     use super::*;
 
     fn options(timeout: Duration, output: Output) -> Options<'static> {
-        Options { stdin: b"", output, timeout, kill_leftovers: true, running: None, tick: Duration::MAX }
+        Options {
+            stdin: b"",
+            output,
+            timeout,
+            kill_leftovers: true,
+            running: None,
+            tick: Duration::MAX,
+        }
     }
 
     fn separate() -> Output {
-        Output::Separate { stdout: Capture::all(1 << 20), stderr: Capture::tail(100) }
+        Output::Separate {
+            stdout: Capture::all(1 << 20),
+            stderr: Capture::tail(100),
+        }
     }
 
     fn shell(script: &str) -> Command {
@@ -372,12 +459,20 @@ mod tests {
     #[test]
     fn input_and_both_outputs_are_transferred() {
         let input = vec![b'x'; 300_000];
-        let options = Options { stdin: &input, ..options(LONG, separate()) };
+        let options = Options {
+            stdin: &input,
+            ..options(LONG, separate())
+        };
         let finished = run(&mut shell("cat; echo bad >&2; exit 3"), options, &mut || ()).unwrap();
         assert_eq!(finished.status.code(), Some(3));
         assert_eq!(finished.stdout.into_bytes(), input);
         assert_eq!(finished.stderr.into_text(), "bad\n");
-        let finished = run(&mut shell("echo a; echo b >&2; echo c"), merged(), &mut || ()).unwrap();
+        let finished = run(
+            &mut shell("echo a; echo b >&2; echo c"),
+            merged(),
+            &mut || (),
+        )
+        .unwrap();
         assert_eq!(finished.stdout.into_text(), "a\nb\nc\n");
     }
 
@@ -388,17 +483,36 @@ mod tests {
     #[test]
     fn unread_input_is_no_failure() {
         let input = vec![b'x'; 1 << 20];
-        let options = Options { stdin: &input, ..options(LONG, separate()) };
-        assert!(run(&mut shell("exit 0"), options, &mut || ()).unwrap().status.success());
+        let options = Options {
+            stdin: &input,
+            ..options(LONG, separate())
+        };
+        assert!(
+            run(&mut shell("exit 0"), options, &mut || ())
+                .unwrap()
+                .status
+                .success()
+        );
     }
 
     #[test]
     fn too_much_output_and_missing_programs_are_failures() {
-        let output = Output::Separate { stdout: Capture::all(1000), stderr: Capture::tail(10) };
-        let failure = run(&mut shell("while :; do echo xxxx; done"), options(LONG, output), &mut || ()).unwrap_err();
+        let output = Output::Separate {
+            stdout: Capture::all(1000),
+            stderr: Capture::tail(10),
+        };
+        let failure = run(
+            &mut shell("while :; do echo xxxx; done"),
+            options(LONG, output),
+            &mut || (),
+        )
+        .unwrap_err();
         assert!(matches!(failure, Failure::TooLarge(1000)), "{failure}");
         let failure = run(&mut Command::new("no-such-program"), merged(), &mut || ()).unwrap_err();
-        assert!(matches!(&failure, Failure::Start(error) if error.kind() == ErrorKind::NotFound), "{failure}");
+        assert!(
+            matches!(&failure, Failure::Start(error) if error.kind() == ErrorKind::NotFound),
+            "{failure}"
+        );
     }
 
     #[test]
@@ -406,8 +520,15 @@ mod tests {
         // A slow machine may take longer until there is any output.
         for timeout in (0..12).map(|doubled| Duration::from_millis(100 << doubled)) {
             let options = options(timeout, separate());
-            let failure = run(&mut shell("echo begun; sleep 600; echo no"), options, &mut || ()).unwrap_err();
-            let Failure::TimedOut(stdout, _) = failure else { panic!("{failure}") };
+            let failure = run(
+                &mut shell("echo begun; sleep 600; echo no"),
+                options,
+                &mut || (),
+            )
+            .unwrap_err();
+            let Failure::TimedOut(stdout, _) = failure else {
+                panic!("{failure}")
+            };
             match stdout.into_text().as_str() {
                 "begun\n" => return,
                 text => assert_eq!(text, ""),
@@ -418,8 +539,16 @@ mod tests {
 
     #[test]
     fn an_escaped_process_that_holds_the_pipe_delays_nothing() {
-        let options = Options { kill_leftovers: false, ..merged() };
-        let finished = run(&mut shell("setsid sleep 600 & echo $!; exit 0"), options, &mut || ()).unwrap();
+        let options = Options {
+            kill_leftovers: false,
+            ..merged()
+        };
+        let finished = run(
+            &mut shell("setsid sleep 600 & echo $!; exit 0"),
+            options,
+            &mut || (),
+        )
+        .unwrap();
         assert!(finished.status.success());
         let left = GroupId::of_leader(finished.stdout.into_text().trim().parse().unwrap()).unwrap();
         assert!(is_running(left), "it was not waited for");
@@ -429,7 +558,10 @@ mod tests {
     #[test]
     fn endless_output_of_an_escaped_process_is_no_complete_answer() {
         // It writes until its pipe is closed.
-        let options = Options { kill_leftovers: false, ..options(Duration::from_millis(700), separate()) };
+        let options = Options {
+            kill_leftovers: false,
+            ..options(Duration::from_millis(700), separate())
+        };
         let script = "setsid sh -c 'while sleep 0.1; do echo x; done' & exit 0";
         let failure = run(&mut shell(script), options, &mut || ()).unwrap_err();
         assert!(matches!(failure, Failure::TimedOut(..)), "{failure}");
@@ -438,9 +570,18 @@ mod tests {
     #[test]
     fn leftovers_are_killed_or_kept_as_asked() {
         for kill_leftovers in [true, false] {
-            let options = Options { kill_leftovers, ..merged() };
-            let finished = run(&mut shell("sleep 600 >/dev/null 2>&1 & echo $!"), options, &mut || ()).unwrap();
-            let left = GroupId::of_leader(finished.stdout.into_text().trim().parse().unwrap()).unwrap();
+            let options = Options {
+                kill_leftovers,
+                ..merged()
+            };
+            let finished = run(
+                &mut shell("sleep 600 >/dev/null 2>&1 & echo $!"),
+                options,
+                &mut || (),
+            )
+            .unwrap();
+            let left =
+                GroupId::of_leader(finished.stdout.into_text().trim().parse().unwrap()).unwrap();
             if !kill_leftovers {
                 assert!(rustix::process::test_kill_process(left.leader()).is_ok());
                 left.signal_leader(Signal::KILL);
@@ -453,14 +594,30 @@ mod tests {
 
     fn is_running(process: GroupId) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.leader()));
-        stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
+        stat.is_ok_and(|stat| {
+            !stat
+                .rsplit(')')
+                .next()
+                .unwrap_or_default()
+                .trim_start()
+                .starts_with('Z')
+        })
     }
 
     #[test]
     fn stopping_kills_what_runs_and_what_starts_later() {
         let running = Running::default();
         std::thread::scope(|scope| {
-            let run = || run(&mut shell("sleep 600"), Options { running: Some(&running), ..merged() }, &mut || ());
+            let run = || {
+                run(
+                    &mut shell("sleep 600"),
+                    Options {
+                        running: Some(&running),
+                        ..merged()
+                    },
+                    &mut || (),
+                )
+            };
             let first = scope.spawn(run);
             while running.is_empty() {
                 std::thread::yield_now();

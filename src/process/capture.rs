@@ -13,7 +13,11 @@ impl Capture {
     /// Keeps the whole output. It is a failure if it has more than `limit` bytes.
     #[must_use]
     pub const fn all(limit: usize) -> Self {
-        Self { head: limit, tail: 0, complete: true }
+        Self {
+            head: limit,
+            tail: 0,
+            complete: true,
+        }
     }
 
     /// Keeps the first bytes.
@@ -31,7 +35,11 @@ impl Capture {
     /// Keeps the first bytes and the last ones.
     #[must_use]
     pub const fn ends(head: usize, tail: usize) -> Self {
-        Self { head, tail, complete: false }
+        Self {
+            head,
+            tail,
+            complete: false,
+        }
     }
 
     /// The number of bytes that [`Capture::all`] allows.
@@ -40,7 +48,12 @@ impl Capture {
     }
 
     pub(crate) fn start(self) -> Buffer {
-        Buffer { capture: self, head: Vec::new(), tail: Vec::new(), dropped: 0 }
+        Buffer {
+            capture: self,
+            head: Vec::new(),
+            tail: Vec::new(),
+            dropped: 0,
+        }
     }
 }
 
@@ -109,7 +122,11 @@ impl Buffer {
 
     pub(crate) fn finish(mut self) -> Captured {
         self.cut();
-        Captured { head: self.head, dropped: self.dropped, tail: self.tail }
+        Captured {
+            head: self.head,
+            dropped: self.dropped,
+            tail: self.tail,
+        }
     }
 
     pub(crate) const fn capture(&self) -> Capture {
@@ -132,12 +149,30 @@ mod tests {
     #[test]
     fn each_capture_keeps_its_part() {
         let chunks: &[&[u8]] = &[b"abc", b"defgh", b"", b"ij"];
-        assert_eq!(captured(Capture::all(10), chunks), (true, "abcdefghij".to_owned(), 0));
+        assert_eq!(
+            captured(Capture::all(10), chunks),
+            (true, "abcdefghij".to_owned(), 0)
+        );
         assert!(!captured(Capture::all(9), chunks).0);
-        assert_eq!(captured(Capture::head(4), chunks), (true, "abcd".to_owned(), 6));
-        assert_eq!(captured(Capture::tail(4), chunks), (true, "ghij".to_owned(), 6));
-        assert_eq!(captured(Capture::ends(2, 3), chunks), (true, "abhij".to_owned(), 5));
-        assert_eq!(captured(Capture::ends(8, 8), chunks), (true, "abcdefghij".to_owned(), 0));
-        assert_eq!(captured(Capture::head(0), chunks), (true, String::new(), 10));
+        assert_eq!(
+            captured(Capture::head(4), chunks),
+            (true, "abcd".to_owned(), 6)
+        );
+        assert_eq!(
+            captured(Capture::tail(4), chunks),
+            (true, "ghij".to_owned(), 6)
+        );
+        assert_eq!(
+            captured(Capture::ends(2, 3), chunks),
+            (true, "abhij".to_owned(), 5)
+        );
+        assert_eq!(
+            captured(Capture::ends(8, 8), chunks),
+            (true, "abcdefghij".to_owned(), 0)
+        );
+        assert_eq!(
+            captured(Capture::head(0), chunks),
+            (true, String::new(), 10)
+        );
     }
 }

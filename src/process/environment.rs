@@ -10,7 +10,11 @@ use std::process::Command;
 #[must_use]
 pub fn command(program: impl AsRef<OsStr>, path: &str) -> Command {
     let mut command = Command::new(program);
-    command.env_clear().env("PATH", path).env("LANG", "C.UTF-8").env("TZ", "UTC");
+    command
+        .env_clear()
+        .env("PATH", path)
+        .env("LANG", "C.UTF-8")
+        .env("TZ", "UTC");
     command
 }
 

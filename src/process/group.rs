@@ -70,14 +70,18 @@ impl Running {
         self.0.lock().all.is_empty()
     }
 
-    /// Adds a group until the returned value is dropped, which must happen before its leader is reaped.
+    /// Adds a group until the returned value is dropped, which must happen before its leader is
+    /// reaped.
     pub(crate) fn add(&self, group: GroupId) -> Registered<'_> {
         let mut groups = self.0.lock();
         groups.all.push(group);
         if groups.stopped {
             group.kill();
         }
-        Registered { running: self, group }
+        Registered {
+            running: self,
+            group,
+        }
     }
 }
 
@@ -90,6 +94,10 @@ pub(crate) struct Registered<'a> {
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        self.running.0.lock().all.retain(|group| *group != self.group);
+        self.running
+            .0
+            .lock()
+            .all
+            .retain(|group| *group != self.group);
     }
 }

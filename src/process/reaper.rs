@@ -1,8 +1,8 @@
 //! Kills the running process groups when this process is killed.
 //!
-//! A process that gets `SIGKILL` cannot clean up. So before its first program it starts one more process, the reaper,
-//! and reports the running groups to it through a pipe. The pipe closes when the process ends, for whatever reason, and
-//! the reaper kills the groups that still run.
+//! A process that gets `SIGKILL` cannot clean up. So before its first program it starts one more
+//! process, the reaper, and reports the running groups to it through a pipe. The pipe closes when
+//! the process ends, for whatever reason, and the reaper kills the groups that still run.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, Write};
@@ -23,7 +23,8 @@ static PIPE: Mutex<Option<ChildStdin>> = Mutex::new(None);
 
 /// Enables the reaper, for all groups of the asynchronous interface.
 ///
-/// The program must call [`reap`] if its first argument is [`REAPER`]. It is started before the first group.
+/// The program must call [`reap`] if its first argument is [`REAPER`]. It is started before the
+/// first group.
 pub fn reap_when_killed(program: PathBuf) {
     let _ = PROGRAM.set(program);
 }
@@ -45,7 +46,10 @@ fn left(lines: impl BufRead) -> Vec<GroupId> {
             _ => {}
         }
     }
-    groups.iter().filter_map(|id| GroupId::of_leader(id.parse().ok()?)).collect()
+    groups
+        .iter()
+        .filter_map(|id| GroupId::of_leader(id.parse().ok()?))
+        .collect()
 }
 
 /// A group that the reaper knows.
@@ -78,7 +82,8 @@ pub(crate) fn prepare() {
     }
 }
 
-/// Pipe to the reaper, which is started if it is not running. `None` if it cannot start: everything else works.
+/// Pipe to the reaper, which is started if it is not running. `None` if it cannot start: everything
+/// else works.
 fn running(program: &Path) -> MutexGuard<'static, Option<ChildStdin>> {
     let mut pipe = PIPE.lock();
     if pipe.is_none() {
@@ -99,8 +104,16 @@ fn report(program: &Path, sign: char, group: GroupId) {
 /// A kill of this process's group does not reach it. The environment may hold keys.
 fn start(program: &Path) -> io::Result<Option<ChildStdin>> {
     let mut command = Command::new(program);
-    command.arg(REAPER).env_clear().current_dir("/").process_group(0);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    command
+        .arg(REAPER)
+        .env_clear()
+        .current_dir("/")
+        .process_group(0);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
     Ok(child.stdin.take())
 }
 
@@ -111,7 +124,10 @@ mod tests {
     #[test]
     fn groups_that_still_run_are_left() {
         let ids = |text: &str| -> Vec<i32> {
-            left(text.as_bytes()).into_iter().map(|group| group.leader().as_raw_nonzero().get()).collect()
+            left(text.as_bytes())
+                .into_iter()
+                .map(|group| group.leader().as_raw_nonzero().get())
+                .collect()
         };
         assert_eq!(ids("+12\n+34\n-12\n"), [34]);
         // A line that is cut off was not written before the end.

@@ -1,7 +1,7 @@
 //! Redacts secrets from a stream of bytes, also where a secret spans two pieces.
 //!
-//! The end of the bytes is held back, up to the length of the longest secret in its longest usual spelling. The rest is
-//! cut at a position that is not within a secret.
+//! The end of the bytes is held back, up to the length of the longest secret in its longest usual
+//! spelling. The rest is cut at a position that is not within a secret.
 
 use std::sync::Arc;
 
@@ -27,9 +27,17 @@ const WORTH: usize = 64 << 10;
 
 /// Redacts the secrets of a stream that were revealed before each piece.
 pub fn stream(source: ByteStream, secrets: Arc<dyn CallSecrets>) -> ByteStream {
-    let flow = Flow { secrets, known: 0, needles: Vec::new(), hold: 0, pending: BytesMut::new() };
+    let flow = Flow {
+        secrets,
+        known: 0,
+        needles: Vec::new(),
+        hold: 0,
+        pending: BytesMut::new(),
+    };
     Box::pin(stream::try_unfold(Some((source, flow)), async |state| {
-        let Some((mut source, mut flow)) = state else { return Ok(None) };
+        let Some((mut source, mut flow)) = state else {
+            return Ok(None);
+        };
         loop {
             match source.next().await {
                 Some(piece) => {
@@ -148,7 +156,10 @@ mod tests {
             Ok(None)
         }
         fn revealed(&self) -> Vec<Secret> {
-            self.0.iter().map(|text| Secret::new((*text).to_owned())).collect()
+            self.0
+                .iter()
+                .map(|text| Secret::new((*text).to_owned()))
+                .collect()
         }
     }
 
@@ -171,17 +182,25 @@ mod tests {
     #[test]
     fn a_secret_goes_wherever_the_pieces_are_cut() {
         let secrets = ["p\"ss w\u{f6}rd", "s3cr3t-t0ken"];
-        // In plain, in a URL, in JSON, in base64 inside of something longer; and in all places of a long file.
+        // In plain, in a URL, in JSON, in base64 inside of something longer; and in all places of a
+        // long file.
         let spelled = "p\"ss w\u{f6}rd p%22ss%20w%C3%B6rd p\\\"ss w\\u00f6rd dXNlcjpzM2NyM3QtdDBrZW4= s3cr3t-t0ken";
         let line = format!("{}{spelled}\n", "x".repeat(777));
         let text = line.repeat(150);
-        let known: Vec<Secret> = secrets.iter().map(|text| Secret::new((*text).to_owned())).collect();
+        let known: Vec<Secret> = secrets
+            .iter()
+            .map(|text| Secret::new((*text).to_owned()))
+            .collect();
         let whole = super::super::bytes(text.as_bytes(), &known).into_owned();
         for size in [1, 7, 4096, 65_537, text.len()] {
-            assert!(cleaned(&secrets, text.as_bytes(), size) == whole, "pieces of {size}");
+            assert!(
+                cleaned(&secrets, text.as_bytes(), size) == whole,
+                "pieces of {size}"
+            );
         }
         assert!(
-            !String::from_utf8_lossy(&whole).contains("s3cr3t") && whole.windows(8).any(|found| found == b"[secret]")
+            !String::from_utf8_lossy(&whole).contains("s3cr3t")
+                && whole.windows(8).any(|found| found == b"[secret]")
         );
     }
 

@@ -104,7 +104,8 @@ helmdeck_core::redacted_debug!(CleanProgress);
 
 impl ProgressSink for CleanProgress {
     fn report(&self, percent: Option<f32>, message: &str) {
-        self.inner.report(percent, &text(message, &self.secrets.revealed()));
+        self.inner
+            .report(percent, &text(message, &self.secrets.revealed()));
     }
 }
 
@@ -115,8 +116,14 @@ mod tests {
     #[test]
     fn every_form_of_a_secret_goes() {
         let secrets = [Secret::new("p\"ss wörd".into())];
-        let body = format!("a p\"ss wörd b {} c {} p\"ss wörd", "p\\\"ss wörd", "p%22ss%20w%C3%B6rd");
-        assert_eq!(text(&body, &secrets), "a [secret] b [secret] c [secret] [secret]");
+        let body = format!(
+            "a p\"ss wörd b {} c {} p\"ss wörd",
+            "p\\\"ss wörd", "p%22ss%20w%C3%B6rd"
+        );
+        assert_eq!(
+            text(&body, &secrets),
+            "a [secret] b [secret] c [secret] [secret]"
+        );
         assert!(matches!(bytes(b"nothing here", &secrets), Cow::Borrowed(_)));
     }
 
@@ -140,10 +147,14 @@ mod tests {
         ] {
             let body = format!("x{written}y {written}");
             let clean = cleaned(&body, "a/b+c d\"e\\f");
-            // JSON inside of JSON leaves two backslashes more or less; what matters is that it is found.
+            // JSON inside of JSON leaves two backslashes more or less; what matters is that it is
+            // found.
             assert_eq!(clean, "x[secret]y [secret]", "{written}");
         }
-        assert_eq!(cleaned("%61%62 100% of \\u12 + %", "secret/x"), "%61%62 100% of \\u12 + %");
+        assert_eq!(
+            cleaned("%61%62 100% of \\u12 + %", "secret/x"),
+            "%61%62 100% of \\u12 + %"
+        );
     }
 
     #[test]
@@ -177,22 +188,31 @@ mod tests {
         let secrets = [Secret::new(key.to_owned()).with_passphrase("open sesame".to_owned())];
         let body = serde_json::json!({"key": key, "line": "b3BlbnNzaC1rZXktdjE", "one": "b3BlbnNzaC1rZXktdjEAAAABG5vbmUAAAAE", "p": "open%20sesame"});
         let clean = text(&body.to_string(), &secrets).into_owned();
-        assert!(!clean.contains("b3Blb") && !clean.contains("AAAAB") && !clean.contains("sesame"), "{clean}");
-        assert!(matches!(text("-----END OPENSSH PRIVATE KEY-----", &secrets), Cow::Borrowed(_)));
+        assert!(
+            !clean.contains("b3Blb") && !clean.contains("AAAAB") && !clean.contains("sesame"),
+            "{clean}"
+        );
+        assert!(matches!(
+            text("-----END OPENSSH PRIVATE KEY-----", &secrets),
+            Cow::Borrowed(_)
+        ));
     }
 
     #[test]
     fn short_parts_stay_and_long_forms_go_first() {
         assert_eq!(cleaned("12345 x", "54321"), "12345 x");
-        let two = [Secret::new("abcdef".to_owned()), Secret::new("abcdefghij".to_owned())];
+        let two = [
+            Secret::new("abcdef".to_owned()),
+            Secret::new("abcdefghij".to_owned()),
+        ];
         assert_eq!(text("abcdefghij abcdef", &two), "[secret] [secret]");
     }
 
     #[test]
     fn errors_are_cleaned_to_the_cause() {
         let secrets = [Secret::new("canary-123456".into())];
-        let dirty =
-            Error::new(helmdeck_core::Code::HandlerFailed, "bad canary-123456").with_source("why canary-123456");
+        let dirty = Error::new(helmdeck_core::Code::HandlerFailed, "bad canary-123456")
+            .with_source("why canary-123456");
         let clean = error(dirty, &secrets);
         assert!(!clean.message().contains("canary") && !clean.cause().contains("canary"));
     }

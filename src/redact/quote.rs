@@ -21,8 +21,9 @@ pub enum TextEnd {
 
 /// Returns the text in quotes, to be put after "it says"; `None` if nothing is left of it.
 ///
-/// `secrets` are those that the call was given; they are redacted before the text is cut, so that no half of one stays.
-/// A text that contains anything else that looks like a credential is not quoted.
+/// `secrets` are those that the call was given; they are redacted before the text is cut, so that
+/// no half of one stays. A text that contains anything else that looks like a credential is not
+/// quoted.
 pub fn foreign(text: &[u8], secrets: &[Secret], part: TextEnd) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     let text = crate::text(&text, secrets);
@@ -36,7 +37,10 @@ pub fn foreign(text: &[u8], secrets: &[Secret], part: TextEnd) -> Option<String>
     let (cut, shown) = match (line.len() > MAX_BYTES, part) {
         (false, _) => (false, line.as_str()),
         (true, TextEnd::Head) => (true, &line[..line.floor_char_boundary(MAX_BYTES)]),
-        (true, TextEnd::Tail) => (true, &line[line.ceil_char_boundary(line.len() - MAX_BYTES)..]),
+        (true, TextEnd::Tail) => (
+            true,
+            &line[line.ceil_char_boundary(line.len() - MAX_BYTES)..],
+        ),
     };
     let shown = one_line(shown);
     Some(match (cut, part) {
@@ -51,7 +55,11 @@ mod tests {
     use super::*;
 
     fn quoted(text: &str, part: TextEnd) -> Option<String> {
-        foreign(text.as_bytes(), &[Secret::new("hunter2 hunter2".into())], part)
+        foreign(
+            text.as_bytes(),
+            &[Secret::new("hunter2 hunter2".into())],
+            part,
+        )
     }
 
     #[test]
@@ -61,16 +69,25 @@ mod tests {
         assert_eq!(quoted(text, TextEnd::Head).as_deref(), Some(expected));
         assert_eq!(quoted(" \n\t", TextEnd::Head), None);
         let token = format!("echo gh{}_{}", "p", "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6");
-        assert_eq!(quoted(&token, TextEnd::Head).as_deref(), Some(WITH_CREDENTIAL));
+        assert_eq!(
+            quoted(&token, TextEnd::Head).as_deref(),
+            Some(WITH_CREDENTIAL)
+        );
     }
 
     #[test]
     fn long_text_is_cut_at_the_right_end() {
         let long = format!("first {} last", "é".repeat(MAX_BYTES));
         let head = quoted(&long, TextEnd::Head).unwrap();
-        assert!(head.starts_with("\"first") && head.ends_with("é...\"") && head.len() <= MAX_BYTES + 5, "{head}");
+        assert!(
+            head.starts_with("\"first") && head.ends_with("é...\"") && head.len() <= MAX_BYTES + 5,
+            "{head}"
+        );
         let tail = quoted(&long, TextEnd::Tail).unwrap();
-        assert!(tail.starts_with("\"...é") && tail.ends_with("last\"") && tail.len() <= MAX_BYTES + 5, "{tail}");
+        assert!(
+            tail.starts_with("\"...é") && tail.ends_with("last\"") && tail.len() <= MAX_BYTES + 5,
+            "{tail}"
+        );
         // A secret across the cut is redacted before the cut.
         let across = format!("{}hunter2 hunter2", "x".repeat(MAX_BYTES - 5));
         assert!(!quoted(&across, TextEnd::Head).unwrap().contains("hunter"));

@@ -1,15 +1,16 @@
 //! System calls that commands can make (seccomp, `seccomp(2)`).
 //!
-//! `calls.txt` lists what is allowed, so a call of a newer kernel is closed until somebody adds it. A refused call fails
-//! with `EPERM`, an unknown one with `ENOSYS`, which makes a C library use an older call. A program for another
-//! architecture, such as a 32-bit one, is killed by its first call.
+//! `calls.txt` lists what is allowed, so a call of a newer kernel is closed until somebody adds it.
+//! A refused call fails with `EPERM`, an unknown one with `ENOSYS`, which makes a C library use an
+//! older call. A program for another architecture, such as a 32-bit one, is killed by its first
+//! call.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
 
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch, apply_filter,
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter,
 };
 
 /// The calls with their numbers.
@@ -18,9 +19,14 @@ const CALLS: &str = include_str!("calls.txt");
 const COLUMNS: &[&str] = &["x86_64", "aarch64", "riscv64"];
 /// Socket families that a command may open.
 ///
-/// They belong to the network namespace of the sandbox, which has no way out. Others, such as `AF_VSOCK` (`vsock(7)`),
-/// leave it.
-const FAMILIES: &[i32] = &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// They belong to the network namespace of the sandbox, which has no way out. Others, such as
+/// `AF_VSOCK` (`vsock(7)`), leave it.
+const FAMILIES: &[i32] = &[
+    libc::AF_UNIX,
+    libc::AF_INET,
+    libc::AF_INET6,
+    libc::AF_NETLINK,
+];
 /// Flags of `clone(2)` that make a namespace. `CLONE_NEWTIME` is none of this call.
 const NAMESPACES: &[i32] = &[
     libc::CLONE_NEWNS,
@@ -31,8 +37,8 @@ const NAMESPACES: &[i32] = &[
     libc::CLONE_NEWPID,
     libc::CLONE_NEWNET,
 ];
-/// Execution domains that a command may choose (`personality(2)`): Linux, with the variants `UNAME26` and
-/// `ADDR_NO_RANDOMIZE`, which debuggers and sanitizers use, and the query.
+/// Execution domains that a command may choose (`personality(2)`): Linux, with the variants
+/// `UNAME26` and `ADDR_NO_RANDOMIZE`, which debuggers and sanitizers use, and the query.
 const PERSONALITIES: &[u32] = &[0x0, 0x8, 0x2_0000, 0x2_0008, 0x4_0000, u32::MAX];
 /// Bit that marks calls of the x32 ABI.
 ///
@@ -56,30 +62,52 @@ pub(super) fn refuse() -> Result<(), String> {
     apply().map_err(|error| format!("system calls cannot be refused: {error}"))
 }
 
-/// Returns the filter of allowed calls (all others are `ENOSYS`), and that of refused ones (`EPERM`).
+/// Returns the filter of allowed calls (all others are `ENOSYS`), and that of refused ones
+/// (`EPERM`).
 fn filters(architecture: &str) -> Result<(BpfProgram, BpfProgram), Box<dyn std::error::Error>> {
     let target = TargetArch::try_from(architecture)?;
     let numbers = numbers(architecture);
-    let allowed: Rules = numbers.values().filter(|call| call.allowed).map(|call| (call.number, Vec::new())).collect();
+    let allowed: Rules = numbers
+        .values()
+        .filter(|call| call.allowed)
+        .map(|call| (call.number, Vec::new()))
+        .collect();
     let mut refused = Rules::new();
     let mut refuse = |name: &str, rules: Vec<SeccompRule>| {
         if let Some(call) = numbers.get(name) {
             refused.extend([call.number, call.number | X32].map(|number| (number, rules.clone())));
         }
     };
-    numbers.iter().filter(|(_, call)| !call.allowed).for_each(|(name, _)| refuse(name, Vec::new()));
+    numbers
+        .iter()
+        .filter(|(_, call)| !call.allowed)
+        .for_each(|(name, _)| refuse(name, Vec::new()));
     for name in ["socket", "socketpair"] {
-        refuse(name, vec![none_of(FAMILIES.iter().map(|family| family.unsigned_abs()))?]);
+        refuse(
+            name,
+            vec![none_of(
+                FAMILIES.iter().map(|family| family.unsigned_abs()),
+            )?],
+        );
     }
     refuse("personality", vec![none_of(PERSONALITIES.iter().copied())?]);
-    refuse("clone", NAMESPACES.iter().map(|flag| has_flag(0, flag.unsigned_abs())).collect::<Result<_, _>>()?);
+    refuse(
+        "clone",
+        NAMESPACES
+            .iter()
+            .map(|flag| has_flag(0, flag.unsigned_abs()))
+            .collect::<Result<_, _>>()?,
+    );
     // Huge pages count for no limit of memory.
     refuse("mmap", vec![has_flag(3, libc::MAP_HUGETLB.unsigned_abs())?]);
     refuse("memfd_create", vec![has_flag(1, libc::MFD_HUGETLB)?]);
     let error = |number: i32| SeccompAction::Errno(number.unsigned_abs());
     let allowed = SeccompFilter::new(allowed, error(libc::ENOSYS), SeccompAction::Allow, target)?;
     let refused = SeccompFilter::new(refused, SeccompAction::Allow, error(libc::EPERM), target)?;
-    Ok((BpfProgram::try_from(allowed)?, BpfProgram::try_from(refused)?))
+    Ok((
+        BpfProgram::try_from(allowed)?,
+        BpfProgram::try_from(refused)?,
+    ))
 }
 
 /// A line of [`CALLS`].
@@ -99,14 +127,27 @@ fn numbers(architecture: &str) -> BTreeMap<&'static str, Listed> {
             _ => return None,
         };
         let name = words.next()?;
-        Some((name, Listed { number: words.nth(column?)?.parse().ok()?, allowed }))
+        Some((
+            name,
+            Listed {
+                number: words.nth(column?)?.parse().ok()?,
+                allowed,
+            },
+        ))
     };
     CALLS.lines().filter_map(parse).collect()
 }
 
 /// Matches a call whose first argument is none of these values. The kernel reads 32 bits of it.
 fn none_of(values: impl Iterator<Item = u32>) -> Result<SeccompRule, seccompiler::BackendError> {
-    let differs = |value| SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, u64::from(value));
+    let differs = |value| {
+        SeccompCondition::new(
+            0,
+            SeccompCmpArgLen::Dword,
+            SeccompCmpOp::Ne,
+            u64::from(value),
+        )
+    };
     SeccompRule::new(values.map(differs).collect::<Result<_, _>>()?)
 }
 
@@ -131,14 +172,26 @@ mod tests {
         let mut names = std::collections::BTreeSet::new();
         for line in lines {
             let words: Vec<&str> = line.split_ascii_whitespace().collect();
-            assert!(words.len() == 2 + COLUMNS.len() && matches!(words[0], "allow" | "refuse"), "{line}");
-            assert!(words[2..].iter().all(|number| *number == "-" || number.parse::<i64>().is_ok()), "{line}");
+            assert!(
+                words.len() == 2 + COLUMNS.len() && matches!(words[0], "allow" | "refuse"),
+                "{line}"
+            );
+            assert!(
+                words[2..]
+                    .iter()
+                    .all(|number| *number == "-" || number.parse::<i64>().is_ok()),
+                "{line}"
+            );
             assert!(names.insert(words[1]), "{line} is there twice");
         }
         for architecture in COLUMNS {
             let numbers = numbers(architecture);
-            let unique: std::collections::BTreeSet<_> = numbers.values().map(|call| call.number).collect();
-            assert!(numbers.len() > 280 && unique.len() == numbers.len(), "{architecture}");
+            let unique: std::collections::BTreeSet<_> =
+                numbers.values().map(|call| call.number).collect();
+            assert!(
+                numbers.len() > 280 && unique.len() == numbers.len(),
+                "{architecture}"
+            );
             filters(architecture).unwrap();
         }
     }
@@ -179,7 +232,9 @@ mod tests {
             ("pidfd_getfd", libc::SYS_pidfd_getfd, false),
         ];
         for (name, number, allowed) in known {
-            let call = numbers.get(name).unwrap_or_else(|| panic!("{name} is not listed"));
+            let call = numbers
+                .get(name)
+                .unwrap_or_else(|| panic!("{name} is not listed"));
             assert_eq!((call.number, call.allowed), (number, allowed), "{name}");
         }
         // Its flags are in memory, where no filter sees them.

@@ -1,8 +1,10 @@
-//! One cgroup (v2) per command: limits of memory, swap and processes that hold whatever the command does.
+//! One cgroup (v2) per command: limits of memory, swap and processes that hold whatever the command
+//! does.
 //!
-//! The kernel charges each page to the cgroup that first used it: anonymous, shared, in a file in memory, mapped or not,
-//! held by a descriptor or by one that is in flight between two sockets. So nothing has to be found in order to be
-//! counted. Documentation of the kernel: `admin-guide/cgroup-v2`.
+//! The kernel charges each page to the cgroup that first used it: anonymous, shared, in a file in
+//! memory, mapped or not, held by a descriptor or by one that is in flight between two sockets. So
+//! nothing has to be found in order to be counted. Documentation of the kernel:
+//! `admin-guide/cgroup-v2`.
 //!
 //! ```text
 //! <base>/                    delegated to helmdeck; memory and pids are enabled for its children
@@ -73,23 +75,29 @@ impl Cgroups {
         let base = base(top, own)?;
         let shown = base.display();
         if let Some(unit) = unit(&base) {
-            return Err(format!("the cgroup {shown} belongs to a service manager, which has {unit} in it"));
+            return Err(format!(
+                "the cgroup {shown} belongs to a service manager, which has {unit} in it"
+            ));
         }
         if let Ok(kind) = std::fs::read_to_string(base.join("cgroup.type"))
             && kind.trim() != "domain"
         {
-            return Err(format!("the cgroup {shown} is not a domain of its own (cgroup.type: {})", kind.trim()));
+            return Err(format!(
+                "the cgroup {shown} is not a domain of its own (cgroup.type: {})",
+                kind.trim()
+            ));
         }
         for controller in ["memory", "pids"] {
             if !has(&base.join("cgroup.controllers"), controller) {
-                let message =
-                    "is not available in the cgroup (the system mounts it as cgroup v1, or does not delegate it)";
+                let message = "is not available in the cgroup (the system mounts it as cgroup v1, or does not delegate it)";
                 return Err(format!("the controller \"{controller}\" {message} {shown}"));
             }
         }
         let may = |path: &Path, access| accessat(CWD, path, access, AtFlags::EACCESS).is_ok();
         let files = ["cgroup.procs", "cgroup.subtree_control"].map(|name| base.join(name));
-        if !may(&base, Access::WRITE_OK | Access::EXEC_OK) || !files.iter().all(|file| may(file, Access::WRITE_OK)) {
+        if !may(&base, Access::WRITE_OK | Access::EXEC_OK)
+            || !files.iter().all(|file| may(file, Access::WRITE_OK))
+        {
             return Err(format!("the cgroup {shown} cannot be written"));
         }
         let found = Self { base };
@@ -103,19 +111,23 @@ impl Cgroups {
         }
     }
 
-    /// Makes the cgroup ready for commands: moves helmdeck into a child, enables the controllers, and makes a trial.
+    /// Makes the cgroup ready for commands: moves helmdeck into a child, enables the controllers,
+    /// and makes a trial.
     ///
     /// # Errors
     /// Why it cannot be used, for operators.
     pub(crate) fn prepare(&self) -> Result<(), String> {
-        let failed = |what: &str, error: &io::Error| format!("{what} in the cgroup {}: {error}", self.base.display());
+        let failed = |what: &str, error: &io::Error| {
+            format!("{what} in the cgroup {}: {error}", self.base.display())
+        };
         self.reap();
         for attempt in 1.. {
             if self.is_ready() {
                 break;
             }
             if !self.is_root() {
-                self.leave().map_err(|error| failed("helmdeck cannot be moved", &error))?;
+                self.leave()
+                    .map_err(|error| failed("helmdeck cannot be moved", &error))?;
             }
             match write(&self.base.join("cgroup.subtree_control"), "+memory +pids") {
                 Ok(()) => break,
@@ -124,11 +136,15 @@ impl Cgroups {
                 Err(error) => return Err(failed("the controllers cannot be enabled", &error)),
             }
         }
-        let trial = self.make(TRIAL.0, TRIAL.1).map_err(|error| failed("no child can be limited", &error))?;
+        let trial = self
+            .make(TRIAL.0, TRIAL.1)
+            .map_err(|error| failed("no child can be limited", &error))?;
         if !trial.path.join("cgroup.kill").exists() {
             return Err("cgroup.kill is missing: it needs Linux 5.14".to_owned());
         }
-        trial.end().map_err(|error| failed("a child cannot be removed", &error))
+        trial
+            .end()
+            .map_err(|error| failed("a child cannot be removed", &error))
     }
 
     /// Makes the cgroup of a command.
@@ -158,7 +174,9 @@ impl Cgroups {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let path = self.base.join(format!("{RUN}{}-{number}", getpid().as_raw_nonzero()));
+            let path = self
+                .base
+                .join(format!("{RUN}{}-{number}", getpid().as_raw_nonzero()));
             match std::fs::create_dir(&path) {
                 // That of another PID namespace, or of an ended process with the same id.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
@@ -177,13 +195,22 @@ impl Cgroups {
 
     /// Kills and removes what ended processes left.
     pub(crate) fn reap(&self) {
-        let Ok(entries) = std::fs::read_dir(&self.base) else { return };
+        let Ok(entries) = std::fs::read_dir(&self.base) else {
+            return;
+        };
         for entry in entries.flatten() {
-            if !entry.file_name().to_str().is_some_and(|name| name.starts_with(RUN)) {
+            if !entry
+                .file_name()
+                .to_str()
+                .is_some_and(|name| name.starts_with(RUN))
+            {
                 continue;
             }
             if let Ok(Some(lock)) = locked(&entry.path()) {
-                let abandoned = Cgroup { path: entry.path(), _lock: lock };
+                let abandoned = Cgroup {
+                    path: entry.path(),
+                    _lock: lock,
+                };
                 if let Err(error) = abandoned.end() {
                     tracing::warn!(%error, "the cgroup of an abandoned command cannot be removed");
                 }
@@ -191,7 +218,8 @@ impl Cgroups {
         }
     }
 
-    /// Returns whether this is the root of all cgroups, which may have processes beside limited children.
+    /// Returns whether this is the root of all cgroups, which may have processes beside limited
+    /// children.
     fn is_root(&self) -> bool {
         !self.base.join("cgroup.type").exists()
     }
@@ -204,13 +232,18 @@ impl Cgroups {
 
     fn members(&self) -> Vec<i32> {
         let text = std::fs::read_to_string(self.base.join("cgroup.procs")).unwrap_or_default();
-        text.lines().filter_map(|line| line.trim().parse().ok()).collect()
+        text.lines()
+            .filter_map(|line| line.trim().parse().ok())
+            .collect()
     }
 
     /// Counts processes that did not start helmdeck and that helmdeck did not start.
     fn strangers(&self) -> usize {
         let family = processes::family(getpid());
-        self.members().into_iter().filter(|pid| !family.contains(pid)).count()
+        self.members()
+            .into_iter()
+            .filter(|pid| !family.contains(pid))
+            .count()
     }
 
     /// Moves helmdeck, what it started and what started it into a child.
@@ -221,7 +254,11 @@ impl Cgroups {
             other => other?,
         }
         let family = processes::family(getpid());
-        for pid in self.members().into_iter().filter(|pid| family.contains(pid)) {
+        for pid in self
+            .members()
+            .into_iter()
+            .filter(|pid| family.contains(pid))
+        {
             match write(&main.join("cgroup.procs"), &pid.to_string()) {
                 // It has ended.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
@@ -250,7 +287,10 @@ impl Cgroup {
     pub(crate) fn ran_out_of_memory(&self) -> bool {
         let events = std::fs::read_to_string(self.path.join("memory.events")).unwrap_or_default();
         let count = |line: &str| line.strip_prefix("oom_kill ")?.trim().parse::<u64>().ok();
-        events.lines().find_map(count).is_some_and(|count| count > 0)
+        events
+            .lines()
+            .find_map(count)
+            .is_some_and(|count| count > 0)
     }
 
     /// Kills everything in it, waits until it is gone, and removes the cgroup.
@@ -267,7 +307,10 @@ impl Cgroup {
             }
             self.kill()?;
             if start.elapsed() > END_LIMIT {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "a killed process does not end"));
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "a killed process does not end",
+                ));
             }
             std::thread::sleep(END_LOOK);
         }
@@ -292,12 +335,16 @@ pub(crate) fn enter(cgroup: &Path) -> io::Result<()> {
 
 /// Writes to a file of a cgroup, which the kernel takes as one word.
 fn write(path: &Path, value: &str) -> io::Result<()> {
-    OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
+    OpenOptions::new()
+        .write(true)
+        .open(path)?
+        .write_all(value.as_bytes())
 }
 
 /// Returns whether a file of words has a word.
 fn has(path: &Path, word: &str) -> bool {
-    std::fs::read_to_string(path).is_ok_and(|text| text.split_ascii_whitespace().any(|found| found == word))
+    std::fs::read_to_string(path)
+        .is_ok_and(|text| text.split_ascii_whitespace().any(|found| found == word))
 }
 
 /// Takes the lock of a cgroup; `None` if its owner still runs.
@@ -317,7 +364,9 @@ fn has_swap() -> bool {
 
 /// Returns the cgroup that helmdeck may divide.
 fn base(top: &Path, own: &Path) -> Result<PathBuf, String> {
-    let parent = own.parent().filter(|parent| own != top && parent.starts_with(top));
+    let parent = own
+        .parent()
+        .filter(|parent| own != top && parent.starts_with(top));
     // The outermost one is that of a container, or of a machine without a service manager.
     if own == top || is_delegated(own) {
         return Ok(own.to_owned());
@@ -337,33 +386,53 @@ fn base(top: &Path, own: &Path) -> Result<PathBuf, String> {
 
 fn is_delegated(cgroup: &Path) -> bool {
     let mut value = [0; 8];
-    DELEGATED.iter().any(|name| getxattr(cgroup, *name, &mut value[..]).is_ok_and(|size| value[..size] == *b"1"))
+    DELEGATED.iter().any(|name| {
+        getxattr(cgroup, *name, &mut value[..]).is_ok_and(|size| value[..size] == *b"1")
+    })
 }
 
 /// Returns a child that a service manager made.
 fn unit(base: &Path) -> Option<String> {
-    let names = std::fs::read_dir(base).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let is_unit = |name: &String| [".slice", ".scope", ".service"].iter().any(|end| name.ends_with(end));
+    let names = std::fs::read_dir(base)
+        .ok()?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let is_unit = |name: &String| {
+        [".slice", ".scope", ".service"]
+            .iter()
+            .any(|end| name.ends_with(end))
+    };
     names.into_iter().find(is_unit)
 }
 
 /// Returns where the outermost visible cgroup is, and that of this process.
 fn locate(mounts: &str, own: &str) -> Result<(PathBuf, PathBuf), String> {
-    let own =
-        own.lines().find_map(|line| line.strip_prefix("0::")).ok_or("this process is in no cgroup of version 2")?;
+    let own = own
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .ok_or("this process is in no cgroup of version 2")?;
     if own.starts_with("/..") {
-        return Err(format!("the cgroup of this process ({own}) is outside of what it sees"));
+        return Err(format!(
+            "the cgroup of this process ({own}) is outside of what it sees"
+        ));
     }
     for line in mounts.lines() {
-        let Some((left, right)) = line.split_once(" - ") else { continue };
+        let Some((left, right)) = line.split_once(" - ") else {
+            continue;
+        };
         let fields: Vec<&str> = left.split(' ').collect();
-        let (Some(root), Some(place)) = (fields.get(3), fields.get(4)) else { continue };
+        let (Some(root), Some(place)) = (fields.get(3), fields.get(4)) else {
+            continue;
+        };
         if right.split(' ').next() != Some("cgroup2") {
             continue;
         }
         if let Ok(rest) = Path::new(own).strip_prefix(root) {
             let top = PathBuf::from(place.replace("\\040", " "));
-            let own = if rest.as_os_str().is_empty() { top.clone() } else { top.join(rest) };
+            let own = if rest.as_os_str().is_empty() {
+                top.clone()
+            } else {
+                top.join(rest)
+            };
             return Ok((top, own));
         }
     }
@@ -378,20 +447,35 @@ mod tests {
 
     #[test]
     fn own_cgroup_is_found_below_its_mount() {
-        let mount = |root: &str, place: &str| format!("25 21 0:22 {root} {place} rw,nosuid - cgroup2 cgroup2 rw\n");
+        let mount = |root: &str, place: &str| {
+            format!("25 21 0:22 {root} {place} rw,nosuid - cgroup2 cgroup2 rw\n")
+        };
         let sys = "21 1 0:20 / /sys rw - sysfs sysfs rw\n30 21 0:25 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n";
         let at = |mounts: String, own: &str| {
-            locate(&mounts, own).map(|(top, own)| (top.display().to_string(), own.display().to_string()))
+            locate(&mounts, own)
+                .map(|(top, own)| (top.display().to_string(), own.display().to_string()))
         };
         let both = |top: &str, own: &str| Ok((top.to_owned(), own.to_owned()));
         let cgroup = "/sys/fs/cgroup";
         let plain = || sys.to_owned() + &mount("/", cgroup);
         assert_eq!(at(plain(), "0::/\n"), both(cgroup, cgroup));
-        assert_eq!(at(plain(), "0::/a/b.service\n"), both(cgroup, "/sys/fs/cgroup/a/b.service"));
-        assert_eq!(at(plain(), "4:memory:/x\n0::/a\n"), both(cgroup, "/sys/fs/cgroup/a"));
+        assert_eq!(
+            at(plain(), "0::/a/b.service\n"),
+            both(cgroup, "/sys/fs/cgroup/a/b.service")
+        );
+        assert_eq!(
+            at(plain(), "4:memory:/x\n0::/a\n"),
+            both(cgroup, "/sys/fs/cgroup/a")
+        );
         // A container that sees its own part, mounted from the whole.
-        assert_eq!(at(mount("/docker/1", cgroup), "0::/docker/1/x\n"), both(cgroup, "/sys/fs/cgroup/x"));
-        assert_eq!(at(mount("/", "/with\\040space"), "0::/a\n"), both("/with space", "/with space/a"));
+        assert_eq!(
+            at(mount("/docker/1", cgroup), "0::/docker/1/x\n"),
+            both(cgroup, "/sys/fs/cgroup/x")
+        );
+        assert_eq!(
+            at(mount("/", "/with\\040space"), "0::/a\n"),
+            both("/with space", "/with space/a")
+        );
         for (mounts, own) in [
             (plain(), "4:memory:/x\n"),
             (plain(), "0::/../x\n"),
@@ -422,7 +506,11 @@ mod tests {
         let top = folder.path();
         let own = top.join("own");
         let all = "cpu memory pids\n";
-        let ours = format!("{}\n{}\n", std::process::id(), std::os::unix::process::parent_id());
+        let ours = format!(
+            "{}\n{}\n",
+            std::process::id(),
+            std::os::unix::process::parent_id()
+        );
         let under = |own: &Path| Cgroups::under(top, own).map(|found| found.base);
         let refused = |own: &Path, why: &str| {
             let reason = under(own).unwrap_err();
@@ -433,7 +521,11 @@ mod tests {
         tree(&own, "domain", all, "", &ours);
         refused(&own, "not delegated");
         tree(&top.join(MAIN), "domain", all, "", &ours);
-        assert_eq!(under(&top.join(MAIN)), Ok(top.to_owned()), "beside another helmdeck");
+        assert_eq!(
+            under(&top.join(MAIN)),
+            Ok(top.to_owned()),
+            "beside another helmdeck"
+        );
         for (kind, controllers, pids, why) in [
             ("threaded", all, "", "cgroup.type"),
             ("domain invalid", all, "", "cgroup.type"),
@@ -478,18 +570,27 @@ mod tests {
     #[test]
     fn cgroup_is_killed_and_removed_with_all_that_is_in_it() {
         let Some(cgroups) = real() else {
-            assert!(Cgroups::find().is_err(), "a cgroup that can be had can be divided");
+            assert!(
+                Cgroups::find().is_err(),
+                "a cgroup that can be had can be divided"
+            );
             return;
         };
         let (first, second) = (cgroups.make_plain().unwrap(), cgroups.make_plain().unwrap());
         let mut children = [inside(&first), inside(&first), inside(&second)];
         // Nothing is abandoned while its owner runs.
         cgroups.reap();
-        assert!(children.iter_mut().all(|child| child.try_wait().unwrap().is_none()));
+        assert!(
+            children
+                .iter_mut()
+                .all(|child| child.try_wait().unwrap().is_none())
+        );
         assert!(std::fs::remove_dir(&first.path).is_err(), "it is in use");
         first.end().unwrap();
         assert!(!first.path.exists() && second.path.exists());
-        let killed = |child: &mut Child| std::os::unix::process::ExitStatusExt::signal(&child.wait().unwrap());
+        let killed = |child: &mut Child| {
+            std::os::unix::process::ExitStatusExt::signal(&child.wait().unwrap())
+        };
         assert_eq!(killed(&mut children[0]), Some(9));
         assert_eq!(killed(&mut children[1]), Some(9));
         assert!(children[2].try_wait().unwrap().is_none());
@@ -511,11 +612,16 @@ mod tests {
 
     #[test]
     fn cgroup_without_controllers_limits_nothing_and_says_so() {
-        let Some(cgroups) = real() else { return assert!(Cgroups::find().is_err()) };
+        let Some(cgroups) = real() else {
+            return assert!(Cgroups::find().is_err());
+        };
         let error = cgroups.make(1 << 30, 64).unwrap_err();
         assert!(error.to_string().contains("memory.max"), "{error}");
         assert_eq!(
-            std::fs::read_dir(&cgroups.base).unwrap().filter(|e| e.as_ref().unwrap().path().is_dir()).count(),
+            std::fs::read_dir(&cgroups.base)
+                .unwrap()
+                .filter(|e| e.as_ref().unwrap().path().is_dir())
+                .count(),
             0
         );
         std::fs::remove_dir(&cgroups.base).unwrap();
@@ -525,14 +631,23 @@ mod tests {
     fn out_of_memory_is_read_from_the_events() {
         let folder = tempfile::tempdir().unwrap();
         for (text, killed) in [
-            ("low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0\n", false),
+            (
+                "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0\n",
+                false,
+            ),
             ("low 0\nhigh 0\nmax 81\noom 0\noom_kill 0\n", false),
-            ("low 0\nhigh 0\nmax 81\noom 1\noom_kill 3\noom_group_kill 1\n", true),
+            (
+                "low 0\nhigh 0\nmax 81\noom 1\noom_kill 3\noom_group_kill 1\n",
+                true,
+            ),
             ("", false),
         ] {
             std::fs::write(folder.path().join("memory.events"), text).unwrap();
             let lock = File::open(folder.path()).unwrap();
-            let cgroup = Cgroup { path: folder.path().to_owned(), _lock: lock };
+            let cgroup = Cgroup {
+                path: folder.path().to_owned(),
+                _lock: lock,
+            };
             assert_eq!(cgroup.ran_out_of_memory(), killed, "{text}");
             std::mem::forget(cgroup);
         }

@@ -34,7 +34,8 @@ const DISK_LOOK: u32 = 5;
 const MAX_UNSEEN: u32 = 5;
 /// Interval at which the processes of a command are listed while it is being killed.
 const KILL_LOOK: Duration = Duration::from_millis(10);
-/// How long the sandbox may take to end after everything in it was killed. Then it is killed itself.
+/// How long the sandbox may take to end after everything in it was killed. Then it is killed
+/// itself.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 /// How long the last output may take after every process that could write has ended.
 const LAST_OUTPUT: Duration = Duration::from_secs(10);
@@ -66,9 +67,13 @@ struct Running<T: Send + 'static> {
 
 impl<T: Send + 'static> Drop for Running<T> {
     fn drop(&mut self) {
-        let Some(mut group) = self.group.take() else { return };
+        let Some(mut group) = self.group.take() else {
+            return;
+        };
         let (turn, cgroup) = (self.turn.take(), self.cgroup.take());
-        let Ok(runtime) = Handle::try_current() else { return };
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
         self.tasks.spawn_on(
             async move {
                 kill(&mut group, cgroup.as_ref()).await;
@@ -97,10 +102,21 @@ pub(super) struct Run<'a> {
 /// `turn` is held until all its processes are gone, even if the future is dropped.
 ///
 /// # Errors
-/// `session_unavailable` if it could not be started, or `stop` was called; `invalid_input` if it is too long for the
-/// system.
-pub(super) async fn run<T: Send + 'static>(run: Run<'_>, command: &Exec, turn: T) -> Result<Executed> {
-    let Run { spawner, line, allowed, cgroup, stop, tasks } = run;
+/// `session_unavailable` if it could not be started, or `stop` was called; `invalid_input` if it is
+/// too long for the system.
+pub(super) async fn run<T: Send + 'static>(
+    run: Run<'_>,
+    command: &Exec,
+    turn: T,
+) -> Result<Executed> {
+    let Run {
+        spawner,
+        line,
+        allowed,
+        cgroup,
+        stop,
+        tasks,
+    } = run;
     let cgroup = cgroup.map(Arc::new);
     let started = Instant::now();
     let before = tokio::select! {
@@ -110,21 +126,46 @@ pub(super) async fn run<T: Send + 'static>(run: Run<'_>, command: &Exec, turn: T
     };
     if let Some(ended) = before {
         let nothing = || Captured::default();
-        return Ok(Executed { stdout: nothing(), stderr: nothing(), ended, duration: started.elapsed() });
+        return Ok(Executed {
+            stdout: nothing(),
+            stderr: nothing(),
+            ended,
+            duration: started.elapsed(),
+        });
     }
     let Line { argv, before } = line;
     let (group, pipes) = spawner.spawn(program(argv)).await.map_err(cannot_start)?;
-    let Pipes { stdin, stdout, mut stderr } = pipes;
-    let mut running = Running { group: Some(group), cgroup, turn: Some(turn), tasks: tasks.clone() };
+    let Pipes {
+        stdin,
+        stdout,
+        mut stderr,
+    } = pipes;
+    let mut running = Running {
+        group: Some(group),
+        cgroup,
+        turn: Some(turn),
+        tasks: tasks.clone(),
+    };
     let cgroup = running.cgroup.clone();
-    let Some((root, group)) = running.group.as_mut().and_then(|group| Some((pid(group)?, group))) else {
+    let Some((root, group)) = running
+        .group
+        .as_mut()
+        .and_then(|group| Some((pid(group)?, group)))
+    else {
         return Err(Error::new(Code::Internal, "the command has no process id"));
     };
-    let (out, err) = (Output::new(command.max_output), Output::new(command.max_output.saturating_add(1)));
+    let (out, err) = (
+        Output::new(command.max_output),
+        Output::new(command.max_output.saturating_add(1)),
+    );
     let pipes = async {
         let first = first_byte(&mut stderr).await;
         // Sent only to a sandbox that is ready: if helmdeck is killed before, no command ever runs.
-        let before = if first.first() == Some(&STARTED) { before } else { Vec::new() };
+        let before = if first.first() == Some(&STARTED) {
+            before
+        } else {
+            Vec::new()
+        };
         let input: [&[u8]; 2] = [&before, &command.stdin];
         let stderr = (&first[..]).chain(stderr);
         tokio::join!(feed(stdin, &input), out.read(stdout), err.read(stderr))
@@ -151,8 +192,8 @@ pub(super) async fn run<T: Send + 'static>(run: Run<'_>, command: &Exec, turn: T
     };
     let ended = match (status.code(), status.signal()) {
         (Some(code), _) => Ended::Exited(code),
-        // The outermost process was killed, which ends its sandbox. Without a sandbox, `wait` has killed its process
-        // group.
+        // The outermost process was killed, which ends its sandbox. Without a sandbox, `wait` has
+        // killed its process group.
         (None, signal) => Ended::Signalled(signal.unwrap_or(0)),
     };
     let ended = match &cgroup {
@@ -163,8 +204,11 @@ pub(super) async fn run<T: Send + 'static>(run: Run<'_>, command: &Exec, turn: T
     match executed(&out, &err, ended, started) {
         (executed, reached) if reached || ended == Ended::OutOfMemory => Ok(executed),
         (executed, _) => {
-            let said = String::from_utf8_lossy(&executed.stderr.head).trim().to_owned();
-            let message = "the sandbox of the command cannot be made; `helmdeck check` says what is missing";
+            let said = String::from_utf8_lossy(&executed.stderr.head)
+                .trim()
+                .to_owned();
+            let message =
+                "the sandbox of the command cannot be made; `helmdeck check` says what is missing";
             Err(Error::new(Code::SessionUnavailable, message).with_source(said))
         }
     }
@@ -190,13 +234,23 @@ fn executed(out: &Output, err: &Output, ended: Ended, started: Instant) -> (Exec
     if reached {
         stderr.head.remove(0);
     }
-    (Executed { stdout: out.take(), stderr, ended, duration: started.elapsed() }, reached)
+    (
+        Executed {
+            stdout: out.take(),
+            stderr,
+            ended,
+            duration: started.elapsed(),
+        },
+        reached,
+    )
 }
 
 /// Returns whether the kernel killed the command for lack of memory.
 async fn ran_out_of_memory(cgroup: &Arc<Cgroup>) -> bool {
     let cgroup = Arc::clone(cgroup);
-    tokio::task::spawn_blocking(move || cgroup.ran_out_of_memory()).await.unwrap_or(false)
+    tokio::task::spawn_blocking(move || cgroup.ran_out_of_memory())
+        .await
+        .unwrap_or(false)
 }
 
 /// Kills what is left in a cgroup, and removes it.
@@ -218,12 +272,14 @@ fn program(argv: Vec<OsString>) -> Command {
 
 fn cannot_start(error: io::Error) -> Error {
     let (code, message) = match error.kind() {
-        io::ErrorKind::ArgumentListTooLong => {
-            (Code::InvalidInput, "the command is longer than this system takes; put what is long into a file or stdin")
-        }
-        io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock => {
-            (Code::ResourceExhausted, "cannot start another process: the system limit is reached")
-        }
+        io::ErrorKind::ArgumentListTooLong => (
+            Code::InvalidInput,
+            "the command is longer than this system takes; put what is long into a file or stdin",
+        ),
+        io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock => (
+            Code::ResourceExhausted,
+            "cannot start another process: the system limit is reached",
+        ),
         _ => (Code::SessionUnavailable, "the command cannot be started"),
     };
     Error::new(code, message).with_source(error)
@@ -257,7 +313,8 @@ async fn watch(root: Pid, allowed: Allowed, started: Instant) -> Ended {
                 Ok(Some(ended)) => return ended,
                 Ok(None) if look % DISK_LOOK == 0 => unseen = 0,
                 Ok(None) => {}
-                // The machine may lack a resource for a moment. A folder that stays unreadable counts as full.
+                // The machine may lack a resource for a moment. A folder that stays unreadable
+                // counts as full.
                 Err(_) if unseen < MAX_UNSEEN => unseen += 1,
                 Err(error) => {
                     tracing::warn!(%error, "the folder of a session cannot be looked at");
@@ -290,7 +347,11 @@ async fn look_at(root: Pid, allowed: &Allowed, disk: bool) -> io::Result<Option<
             nameless = if own { 0 } else { usage.nameless };
         }
         // A command whose folder is full is told so by its writes.
-        let folders = if disk && !own { on_disk(&allowed, None, stop)? } else { 0 };
+        let folders = if disk && !own {
+            on_disk(&allowed, None, stop)?
+        } else {
+            0
+        };
         Ok((folders.saturating_add(nameless) > allowed.disk).then_some(Ended::OutOfDisk))
     })
     .await
@@ -314,16 +375,20 @@ async fn look_at_disk(allowed: &Allowed) -> Result<Option<Ended>> {
     .await;
     match used {
         Ok(full) => Ok(full.then_some(Ended::OutOfDisk)),
-        Err(error) => {
-            Err(Error::new(Code::SessionUnavailable, "the folder of the session cannot be looked at")
-                .with_source(error))
-        }
+        Err(error) => Err(Error::new(
+            Code::SessionUnavailable,
+            "the folder of the session cannot be looked at",
+        )
+        .with_source(error)),
     }
 }
 
 /// Returns whether the folder of a session is a file system, of the size that it may have.
 fn has_own_file_system(allowed: &Allowed) -> bool {
-    allowed.folder.parent().is_some_and(|session| image::is_own(session, &allowed.folder))
+    allowed
+        .folder
+        .parent()
+        .is_some_and(|session| image::is_own(session, &allowed.folder))
 }
 
 /// Returns the size of the folders of a session.
@@ -334,10 +399,14 @@ fn on_disk(allowed: &Allowed, owner: Option<u32>, stop: &AtomicBool) -> io::Resu
 }
 
 /// Measures something on a blocking thread, which stops when the future is dropped.
-async fn looking<T: Send + 'static>(look: impl FnOnce(&AtomicBool) -> io::Result<T> + Send + 'static) -> io::Result<T> {
+async fn looking<T: Send + 'static>(
+    look: impl FnOnce(&AtomicBool) -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
     let stop = Arc::new(AtomicBool::new(false));
     let _waiting = Waiting(Arc::clone(&stop));
-    tokio::task::spawn_blocking(move || look(&stop)).await.map_err(io::Error::other)?
+    tokio::task::spawn_blocking(move || look(&stop))
+        .await
+        .map_err(io::Error::other)?
 }
 
 /// Sets a flag when it is dropped.
@@ -351,8 +420,8 @@ impl Drop for Waiting {
 
 /// Kills a command with everything that it started, and waits until all of it is gone.
 ///
-/// Without a cgroup, the children of the outermost process are killed until it ends: it adopts orphans and ends when no
-/// process is left. If it were killed itself, it could not report that.
+/// Without a cgroup, the children of the outermost process are killed until it ends: it adopts
+/// orphans and ends when no process is left. If it were killed itself, it could not report that.
 async fn kill(group: &mut Group, cgroup: Option<&Arc<Cgroup>>) {
     let Some(root) = pid(group) else { return };
     let kill_all = async {
@@ -361,7 +430,9 @@ async fn kill(group: &mut Group, cgroup: Option<&Arc<Cgroup>>) {
             // Again and again: the outermost process may not have entered its cgroup yet.
             let all = move || match cgroup {
                 Some(cgroup) if cgroup.kill().is_ok() => {}
-                _ => processes::children(root).into_iter().for_each(|pid| processes::kill_child(pid, root)),
+                _ => processes::children(root)
+                    .into_iter()
+                    .for_each(|pid| processes::kill_child(pid, root)),
             };
             let _ = tokio::task::spawn_blocking(all).await;
             if tokio::time::timeout(KILL_LOOK, group.wait()).await.is_ok() {

@@ -26,7 +26,8 @@ pub struct SessionConfig {
     /// Size limit of a session's folder. Default 4 GiB.
     #[serde(with = "size")]
     pub disk: u64,
-    /// Size of a command's `/tmp`, which is in memory and removed with the command. Default 256 MiB.
+    /// Size of a command's `/tmp`, which is in memory and removed with the command. Default 256
+    /// MiB.
     #[serde(with = "size")]
     pub tmp: u64,
     /// Limit of sessions per caller. Default 8.
@@ -91,9 +92,17 @@ impl SessionConfig {
             }
         }
         for path in &self.read_only_paths {
-            let closed = ["/", "/proc", "/sys", "/dev", "/run", "/var/run", "/tmp", "/etc"];
-            if closed.iter().any(|closed| path.components().eq(Path::new(closed).components())) {
-                return Err(format!("{} cannot be opened to commands as a whole", path.display()));
+            let closed = [
+                "/", "/proc", "/sys", "/dev", "/run", "/var/run", "/tmp", "/etc",
+            ];
+            if closed
+                .iter()
+                .any(|closed| path.components().eq(Path::new(closed).components()))
+            {
+                return Err(format!(
+                    "{} cannot be opened to commands as a whole",
+                    path.display()
+                ));
             }
         }
         Ok(())
@@ -152,12 +161,26 @@ mod tests {
         std::fs::create_dir_all(at("state/tools")).unwrap();
         std::os::unix::fs::symlink(at("state"), at("link")).unwrap();
         let refused = |path: &str, data: PathBuf| {
-            let config = SessionConfig { read_only_paths: vec![at(path)], ..SessionConfig::default() };
+            let config = SessionConfig {
+                read_only_paths: vec![at(path)],
+                ..SessionConfig::default()
+            };
             config.keeps_from(&data).err()
         };
         let data = || at("state/data");
-        for path in ["state", "state/data", "state/data/packs", "link", "link/data", "link/data/sessions/x", ""] {
-            assert!(refused(path, data()).is_some_and(|message| message.contains("read_only_paths")), "{path}");
+        for path in [
+            "state",
+            "state/data",
+            "state/data/packs",
+            "link",
+            "link/data",
+            "link/data/sessions/x",
+            "",
+        ] {
+            assert!(
+                refused(path, data()).is_some_and(|message| message.contains("read_only_paths")),
+                "{path}"
+            );
         }
         // Created later, below a readable path.
         assert!(refused("link/tools", at("state/tools/new/data")).is_some());

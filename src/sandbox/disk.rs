@@ -1,6 +1,7 @@
 //! Size and removal of a session's folder.
 //!
-//! Its content was made by untrusted programs: links are never followed, and any depth and any name is expected.
+//! Its content was made by untrusted programs: links are never followed, and any depth and any name
+//! is expected.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -11,8 +12,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{
-    Access, AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Uid, accessat, chownat, fchmod, fstat, openat,
-    renameat_with, statat, unlinkat,
+    Access, AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Uid, accessat, chownat,
+    fchmod, fstat, openat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -32,7 +33,10 @@ const MAX_ENTRIES: u64 = 1 << 20;
 /// After that it counts as exceeding the disk limit.
 const MAX_OPENINGS: u32 = 8;
 
-const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const OPEN: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
 
 /// Opens a folder, never through a link.
 fn open(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> rustix::io::Result<OwnedFd> {
@@ -50,9 +54,13 @@ struct Looked {
 
 impl Drop for Looked {
     fn drop(&mut self) {
-        let (Some(mode), Ok(fd)) = (self.shut, self.dir.fd()) else { return };
+        let (Some(mode), Ok(fd)) = (self.shut, self.dir.fd()) else {
+            return;
+        };
         // Restore the mode, unless its owner changed it in the meantime.
-        if fstat(fd).is_ok_and(|about| Mode::from_raw_mode(about.st_mode & 0o7777) == mode | Mode::RWXU) {
+        if fstat(fd)
+            .is_ok_and(|about| Mode::from_raw_mode(about.st_mode & 0o7777) == mode | Mode::RWXU)
+        {
             let _ = fchmod(fd, mode);
         }
     }
@@ -65,10 +73,21 @@ impl Looked {
         for _ in 0..MAX_OPENINGS {
             let opened = open(parent, name).and_then(|fd| {
                 // Without the right to search, it can be listed, but its entries cannot be read.
-                accessat(&fd, c".", Access::READ_OK | Access::EXEC_OK, AtFlags::EACCESS).map(|()| fd)
+                accessat(
+                    &fd,
+                    c".",
+                    Access::READ_OK | Access::EXEC_OK,
+                    AtFlags::EACCESS,
+                )
+                .map(|()| fd)
             });
             match opened {
-                Ok(fd) => return Ok(Self { dir: Dir::new(fd)?, shut }),
+                Ok(fd) => {
+                    return Ok(Self {
+                        dir: Dir::new(fd)?,
+                        shut,
+                    });
+                }
                 Err(Errno::ACCESS) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -101,18 +120,25 @@ fn named(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> io::Result<(It
 /// Returns whether an error means that the folder is gone, or replaced by something else.
 fn absent(error: &io::Error) -> bool {
     let kinds = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP].map(Errno::raw_os_error);
-    error.raw_os_error().is_some_and(|number| kinds.contains(&number))
+    error
+        .raw_os_error()
+        .is_some_and(|number| kinds.contains(&number))
 }
 
 /// Returns the size of a folder in bytes on disk. Stops beyond `limit`, or when `stop` is set.
 ///
-/// With `owner`, files that root made there are given to that user, so that commands can change them, except files with
-/// further hard links.
+/// With `owner`, files that root made there are given to that user, so that commands can change
+/// them, except files with further hard links.
 ///
 /// # Errors
-/// Those of the system; `Interrupted` if stopped. Files that disappear are skipped; closed folders are opened for the
-/// time of the check.
-pub(crate) fn usage(folder: &Path, limit: u64, owner: Option<u32>, stop: &AtomicBool) -> io::Result<u64> {
+/// Those of the system; `Interrupted` if stopped. Files that disappear are skipped; closed folders
+/// are opened for the time of the check.
+pub(crate) fn usage(
+    folder: &Path,
+    limit: u64,
+    owner: Option<u32>,
+    stop: &AtomicBool,
+) -> io::Result<u64> {
     let (mut total, mut entries): (u64, u64) = (0, 0);
     let top = CString::new(folder.as_os_str().as_bytes())?;
     let mut looked = vec![Looked::open(CWD, &top)?];
@@ -149,7 +175,9 @@ pub(crate) fn usage(folder: &Path, limit: u64, owner: Option<u32>, stop: &Atomic
             let (user, group) = (Uid::from_raw(user), Gid::from_raw(user));
             let _ = chownat(fd, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW);
         }
-        let bytes = u64::try_from(about.st_blocks).unwrap_or(0).saturating_mul(512);
+        let bytes = u64::try_from(about.st_blocks)
+            .unwrap_or(0)
+            .saturating_mul(512);
         total = total.saturating_add(bytes).saturating_add(PER_ENTRY);
         entries += 1;
         if total > limit {
@@ -163,7 +191,9 @@ pub(crate) fn usage(folder: &Path, limit: u64, owner: Option<u32>, stop: &Atomic
                 Ok(_) if looked.len() >= MAX_DEPTH => return Ok(u64::MAX),
                 Ok(inner) => looked.push(inner),
                 Err(error) if absent(&error) => {}
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(u64::MAX),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    return Ok(u64::MAX);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -176,7 +206,13 @@ pub(crate) fn usage(folder: &Path, limit: u64, owner: Option<u32>, stop: &Atomic
 /// # Errors
 /// Those of the system.
 pub(crate) fn give(path: &Path, user: u32) -> io::Result<()> {
-    Ok(chownat(CWD, path, Some(Uid::from_raw(user)), Some(Gid::from_raw(user)), AtFlags::SYMLINK_NOFOLLOW)?)
+    Ok(chownat(
+        CWD,
+        path,
+        Some(Uid::from_raw(user)),
+        Some(Gid::from_raw(user)),
+        AtFlags::SYMLINK_NOFOLLOW,
+    )?)
 }
 
 /// Removes a folder with its content, of any depth. A missing folder is no error.
@@ -212,7 +248,8 @@ struct Flat {
 }
 
 impl Flat {
-    /// Removes the current entries of the root. Returns whether there were any, so that there may be more.
+    /// Removes the current entries of the root. Returns whether there were any, so that there may
+    /// be more.
     fn empty_root(&mut self) -> io::Result<bool> {
         let root = self.root.as_fd().try_clone_to_owned()?;
         each(root.as_fd(), |name, is_folder| match is_folder {
@@ -222,7 +259,9 @@ impl Flat {
     }
 
     fn remove_folder(&mut self, name: &CStr) -> io::Result<()> {
-        let Some(folder) = open_for_removal(self.root.as_fd(), name)? else { return Ok(()) };
+        let Some(folder) = open_for_removal(self.root.as_fd(), name)? else {
+            return Ok(());
+        };
         // Entries that are made or moved during the read may be missed.
         while each(folder.as_fd(), |inner, is_folder| {
             if !is_folder {
@@ -233,7 +272,8 @@ impl Flat {
             self.move_up(folder.as_fd(), inner)
         })? {}
         match unlinkat(&self.root, name, AtFlags::REMOVEDIR) {
-            // Another process that removes the folder moved an entry into it. The next round finds it.
+            // Another process that removes the folder moved an entry into it. The next round finds
+            // it.
             Err(Errno::NOTEMPTY) => Ok(()),
             other => Ok(gone(other)?),
         }
@@ -269,7 +309,10 @@ fn open_for_removal(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<Ow
 /// Visits each entry of a folder, and returns whether there was one.
 ///
 /// The folder is read in steps, so that memory does not grow with it.
-fn each(folder: BorrowedFd<'_>, mut with: impl FnMut(&CStr, bool) -> io::Result<()>) -> io::Result<bool> {
+fn each(
+    folder: BorrowedFd<'_>,
+    mut with: impl FnMut(&CStr, bool) -> io::Result<()>,
+) -> io::Result<bool> {
     let mut any = false;
     let mut dir = match Dir::read_from(folder) {
         Err(Errno::NOENT) => return Ok(false),
@@ -323,7 +366,11 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         std::os::unix::fs::symlink(&kept, folder.join("link")).unwrap();
         fs::create_dir(folder.join(".moved-1")).unwrap();
-        fs::write(folder.join(".moved-1/x"), "a name that the removal would use").unwrap();
+        fs::write(
+            folder.join(".moved-1/x"),
+            "a name that the removal would use",
+        )
+        .unwrap();
         // Deeper than the longest path, and than the number of file descriptors.
         let mut at = open(CWD, &folder).unwrap();
         for _ in 0..3000 {
@@ -336,7 +383,11 @@ mod tests {
         fs::write(folder.join("shut/x"), "").unwrap();
         fs::set_permissions(folder.join("shut"), fs::Permissions::from_mode(0o000)).unwrap();
 
-        assert_eq!(usage(&folder, u64::MAX - 1, None, &GO_ON).unwrap(), u64::MAX, "too deep counts as too much");
+        assert_eq!(
+            usage(&folder, u64::MAX - 1, None, &GO_ON).unwrap(),
+            u64::MAX,
+            "too deep counts as too much"
+        );
         remove(&folder).unwrap();
         assert!(!folder.exists());
         assert_eq!(fs::read_to_string(kept.join("file")).unwrap(), "stays");
@@ -393,8 +444,12 @@ mod tests {
                 fs::write(folder.join(format!("{part}/a/file")), "x").unwrap();
             }
             std::thread::scope(|scope| {
-                let both = [scope.spawn(|| remove(&folder)), scope.spawn(|| remove(&folder))];
-                both.into_iter().for_each(|one| one.join().unwrap().unwrap());
+                let both = [
+                    scope.spawn(|| remove(&folder)),
+                    scope.spawn(|| remove(&folder)),
+                ];
+                both.into_iter()
+                    .for_each(|one| one.join().unwrap().unwrap());
             });
             assert!(!folder.exists());
         }
@@ -409,21 +464,42 @@ mod tests {
             fs::create_dir_all(at(name).join("inner")).unwrap();
             fs::write(at(name).join("inner/file"), vec![1; 1 << 20]).unwrap();
         }
-        let modes = [("unlisted", 0o300), ("unsearched", 0o600), ("shut", 0o000), ("", 0o000)];
+        let modes = [
+            ("unlisted", 0o300),
+            ("unsearched", 0o600),
+            ("shut", 0o000),
+            ("", 0o000),
+        ];
         let nobody = 65_534;
         let look = || {
             // Root can read everything. The user is that of this thread only.
             if rustix::process::geteuid().is_root() {
-                let (user, group) = (rustix::thread::Uid::from_raw(nobody), rustix::thread::Gid::from_raw(nobody));
+                let (user, group) = (
+                    rustix::thread::Uid::from_raw(nobody),
+                    rustix::thread::Gid::from_raw(nobody),
+                );
                 rustix::thread::set_thread_res_gid(group, group, group).unwrap();
                 rustix::thread::set_thread_res_uid(user, user, user).unwrap();
-                assert_eq!(fs::read_dir(&folder).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+                assert_eq!(
+                    fs::read_dir(&folder).unwrap_err().kind(),
+                    io::ErrorKind::PermissionDenied
+                );
             }
             usage(&folder, u64::MAX, None, &GO_ON)
         };
         if rustix::process::geteuid().is_root() {
-            let names = ["", "unlisted", "unlisted/inner", "unsearched", "unsearched/inner", "shut", "shut/inner"];
-            names.iter().for_each(|name| give(&at(name), nobody).unwrap());
+            let names = [
+                "",
+                "unlisted",
+                "unlisted/inner",
+                "unsearched",
+                "unsearched/inner",
+                "shut",
+                "shut/inner",
+            ];
+            names
+                .iter()
+                .for_each(|name| give(&at(name), nobody).unwrap());
             give(top.path(), nobody).unwrap();
         }
         for (name, mode) in modes {
@@ -433,7 +509,11 @@ mod tests {
         assert!((3 << 20..4 << 20).contains(&used), "{used}");
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
         for (name, mode) in &modes[..3] {
-            assert_eq!(fs::metadata(at(name)).unwrap().permissions().mode() & 0o7777, *mode, "{name}");
+            assert_eq!(
+                fs::metadata(at(name)).unwrap().permissions().mode() & 0o7777,
+                *mode,
+                "{name}"
+            );
         }
     }
 

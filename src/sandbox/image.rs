@@ -1,7 +1,9 @@
-//! A file system for the folder of one session: an ext4 image of the size of the disk limit, beside the folder.
+//! A file system for the folder of one session: an ext4 image of the size of the disk limit, beside
+//! the folder.
 //!
-//! It is mounted where helmdeck runs as root, so that helmdeck reads and writes the folder like any other. Whatever a
-//! command does to hold room, the image has no more: files without a name, in flight between two sockets, or mapped.
+//! It is mounted where helmdeck runs as root, so that helmdeck reads and writes the folder like any
+//! other. Whatever a command does to hold room, the image has no more: files without a name, in
+//! flight between two sockets, or mapped.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -56,25 +58,52 @@ impl Images {
             return Err(format!("{control} cannot be opened"));
         }
         let find = |name: &str, package: &str| {
-            helmdeck_process::find(name, PLACES).ok_or_else(|| format!("{name} is not installed (package {package})"))
+            helmdeck_process::find(name, PLACES)
+                .ok_or_else(|| format!("{name} is not installed (package {package})"))
         };
-        Ok(Self { mkfs: find("mkfs.ext4", "e2fsprogs")?, mount: find("mount", "mount")? })
+        Ok(Self {
+            mkfs: find("mkfs.ext4", "e2fsprogs")?,
+            mount: find("mount", "mount")?,
+        })
     }
 
     /// Makes an image in a session, and mounts it over a folder there, which `owner` then owns.
     ///
     /// # Errors
     /// Those of the system, with what the programs say.
-    pub(crate) fn make(&self, session: &Path, folder: &Path, size: u64, owner: u32) -> io::Result<()> {
+    pub(crate) fn make(
+        &self,
+        session: &Path,
+        folder: &Path,
+        size: u64,
+        owner: u32,
+    ) -> io::Result<()> {
         let image = session.join(IMAGE);
         // Without content: it takes room only for what is written.
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&image)?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&image)?;
         file.set_len(size.max(LEAST))?;
         drop(file);
         let options = format!("lazy_itable_init=1,nodiscard,root_owner={owner}:{owner}");
         // It never outlives the machine's run, so it needs no journal, and root needs no reserve.
         run(Command::new(&self.mkfs)
-            .args(["-q", "-F", "-m", "0", "-b", "4096", "-i", "8192", "-O", "^has_journal", "-E", &options])
+            .args([
+                "-q",
+                "-F",
+                "-m",
+                "0",
+                "-b",
+                "4096",
+                "-i",
+                "8192",
+                "-O",
+                "^has_journal",
+                "-E",
+                &options,
+            ])
             .arg(&image))?;
         self.mount(&image, folder)?;
         // The folder of `fsck`. A program that wants an empty folder should find one.
@@ -88,12 +117,15 @@ impl Images {
 
     fn mount(&self, image: &Path, folder: &Path) -> io::Result<()> {
         let options = "loop,nosuid,nodev,noatime,discard,noinit_itable";
-        run(Command::new(&self.mount).args(["-t", "ext4", "-o", options]).arg(image).arg(folder))
+        run(Command::new(&self.mount)
+            .args(["-t", "ext4", "-o", options])
+            .arg(image)
+            .arg(folder))
     }
 }
 
-/// Mounts the image of a session over its folder, if it has one that is not mounted here: its mounts went with a
-/// container, or with the machine.
+/// Mounts the image of a session over its folder, if it has one that is not mounted here: its
+/// mounts went with a container, or with the machine.
 ///
 /// # Errors
 /// Why it cannot be mounted, for callers.
@@ -102,7 +134,8 @@ pub(crate) fn remount(session: &Path, folder: &Path) -> Result<(), String> {
     if !image.exists() || is_own(session, folder) {
         return Ok(());
     }
-    let refused = |why: &str| format!("the file system of the session is not mounted here, and {why}");
+    let refused =
+        |why: &str| format!("the file system of the session is not mounted here, and {why}");
     match is_clean(&image) {
         Ok(true) => {}
         // It is marked as clean when it is unmounted, not before.
@@ -115,13 +148,15 @@ pub(crate) fn remount(session: &Path, folder: &Path) -> Result<(), String> {
         Err(error) => return Err(refused(&error.to_string())),
     }
     let images = Images::find().map_err(|why| refused(&why))?;
-    images.mount(&image, folder).map_err(|error| refused(&error.to_string()))
+    images
+        .mount(&image, folder)
+        .map_err(|error| refused(&error.to_string()))
 }
 
 /// Returns whether an image was unmounted in good order, and is mounted nowhere.
 ///
-/// The state of the file system is a field of its superblock, `s_state`: documentation of the kernel,
-/// `filesystems/ext4/super`. Without a journal, a mount that writes clears it.
+/// The state of the file system is a field of its superblock, `s_state`: documentation of the
+/// kernel, `filesystems/ext4/super`. Without a journal, a mount that writes clears it.
 fn is_clean(image: &Path) -> io::Result<bool> {
     let mut state = [0; 2];
     std::fs::File::open(image)?.read_exact_at(&mut state, 1024 + 0x3A)?;
@@ -130,12 +165,16 @@ fn is_clean(image: &Path) -> io::Result<bool> {
 
 /// Returns whether a folder is a file system of its own.
 pub(crate) fn is_own(above: &Path, folder: &Path) -> bool {
-    let device = |path: &Path| std::fs::symlink_metadata(path).map(|about| about.dev()).ok();
+    let device = |path: &Path| {
+        std::fs::symlink_metadata(path)
+            .map(|about| about.dev())
+            .ok()
+    };
     device(folder).is_some_and(|inner| device(above).is_some_and(|outer| inner != outer))
 }
 
-/// Returns whether a folder is on a volume that shares its room with others, although it looks like one of its own: a
-/// subvolume of btrfs.
+/// Returns whether a folder is on a volume that shares its room with others, although it looks like
+/// one of its own: a subvolume of btrfs.
 pub(crate) fn shares_room(folder: &Path) -> bool {
     const BTRFS: i128 = 0x9123_683E;
     statfs(folder).is_ok_and(|about| i128::from(about.f_type) == BTRFS)
@@ -151,7 +190,10 @@ pub(crate) fn release(session: &Path, folder: &Path) -> io::Result<()> {
     }
     match unmount(folder, UnmountFlags::NOFOLLOW) {
         // This process still has a file of it open. Its room is free once that is closed.
-        Err(Errno::BUSY) => Ok(unmount(folder, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)?),
+        Err(Errno::BUSY) => Ok(unmount(
+            folder,
+            UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
+        )?),
         other => Ok(other?),
     }
 }
@@ -170,10 +212,17 @@ pub(crate) fn unmake(session: &Path, folder: &Path) -> io::Result<()> {
 
 fn run(command: &mut Command) -> io::Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
-    command.env_clear().env("PATH", PLACES).env("LANG", "C.UTF-8").current_dir("/");
+    command
+        .env_clear()
+        .env("PATH", PLACES)
+        .env("LANG", "C.UTF-8")
+        .current_dir("/");
     let options = Options {
         stdin: b"",
-        output: Output::Separate { stdout: Capture::tail(0), stderr: Capture::tail(MAX_SAID) },
+        output: Output::Separate {
+            stdout: Capture::tail(0),
+            stderr: Capture::tail(MAX_SAID),
+        },
         timeout: LIMIT,
         kill_leftovers: true,
         running: None,
@@ -184,13 +233,18 @@ fn run(command: &mut Command) -> io::Result<()> {
         return Ok(());
     }
     let said = finished.stderr.into_text();
-    Err(io::Error::other(format!("{name}: {}", said.trim().lines().next_back().unwrap_or("it failed"))))
+    Err(io::Error::other(format!(
+        "{name}: {}",
+        said.trim().lines().next_back().unwrap_or("it failed")
+    )))
 }
 
 fn has_capability() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> SYS_ADMIN & 1 == 1)
+    effective
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask >> SYS_ADMIN & 1 == 1)
 }
 
 #[cfg(test)]
@@ -215,8 +269,15 @@ mod tests {
             assert!(error.to_string().contains("mount"), "{error}");
             return;
         }
-        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "a trial leaves nothing");
-        let (session, folder) = (top.path().join("session"), top.path().join("session/folder"));
+        assert_eq!(
+            std::fs::read_dir(place.path()).unwrap().count(),
+            0,
+            "a trial leaves nothing"
+        );
+        let (session, folder) = (
+            top.path().join("session"),
+            top.path().join("session/folder"),
+        );
         std::fs::create_dir_all(&folder).unwrap();
         images.make(&session, &folder, 20 << 20, 65_534).unwrap();
         let about = std::fs::metadata(&folder).unwrap();
@@ -224,27 +285,42 @@ mod tests {
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
         assert!(!is_clean(&session.join(IMAGE)).unwrap());
         assert!(is_own(&session, &folder));
-        assert!(std::fs::metadata(session.join(IMAGE)).unwrap().blocks() * 512 < 4 << 20, "it takes no room yet");
+        assert!(
+            std::fs::metadata(session.join(IMAGE)).unwrap().blocks() * 512 < 4 << 20,
+            "it takes no room yet"
+        );
         let error = std::fs::write(folder.join("big"), vec![1; 30 << 20]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         std::fs::remove_file(folder.join("big")).unwrap();
         std::fs::write(folder.join("kept"), "kept").unwrap();
         // Many files without content are bounded, too.
-        let count = (0..100_000).take_while(|n| std::fs::write(folder.join(n.to_string()), "").is_ok()).count();
+        let count = (0..100_000)
+            .take_while(|n| std::fs::write(folder.join(n.to_string()), "").is_ok())
+            .count();
         assert!((100..20_000).contains(&count), "{count}");
         // With a file of it open, as a handler may have.
         let open = std::fs::File::open(folder.join("1")).unwrap();
         release(&session, &folder).unwrap();
         assert!(!is_own(&session, &folder));
         release(&session, &folder).unwrap();
-        // Still used by whoever has a file open, which may be another process among mounts of its own.
+        // Still used by whoever has a file open, which may be another process among mounts of its
+        // own.
         assert!(!is_clean(&session.join(IMAGE)).unwrap());
-        assert!(remount(&session, &folder).unwrap_err().contains("it was not unmounted"));
+        assert!(
+            remount(&session, &folder)
+                .unwrap_err()
+                .contains("it was not unmounted")
+        );
         drop(open);
-        wait_for("the file system to be unmounted", || is_clean(&session.join(IMAGE)).unwrap());
+        wait_for("the file system to be unmounted", || {
+            is_clean(&session.join(IMAGE)).unwrap()
+        });
         remount(&session, &folder).unwrap();
         remount(&session, &folder).unwrap();
-        assert_eq!(std::fs::read_to_string(folder.join("kept")).unwrap(), "kept");
+        assert_eq!(
+            std::fs::read_to_string(folder.join("kept")).unwrap(),
+            "kept"
+        );
         release(&session, &folder).unwrap();
         disk::remove(&session).unwrap();
     }

@@ -28,7 +28,10 @@ pub(crate) enum Disk {
 impl Limits {
     /// Finds out what can be had, for the folder of all sessions. Changes nothing.
     pub(crate) fn find(sessions: &Path) -> Self {
-        Self { memory: Cgroups::find(), disk: disk(sessions, Images::find()) }
+        Self {
+            memory: Cgroups::find(),
+            disk: disk(sessions, Images::find()),
+        }
     }
 
     /// Finds out what can be had, and makes it ready.
@@ -37,7 +40,10 @@ impl Limits {
         let memory = memory.and_then(|cgroups| cgroups.prepare().map(|()| cgroups));
         let disk = match disk {
             Ok(Disk::Images(images)) => {
-                let tried = place.try_images(&images).map(|()| images).map_err(|error| error.to_string());
+                let tried = place
+                    .try_images(&images)
+                    .map(|()| images)
+                    .map_err(|error| error.to_string());
                 self::disk(place.path(), tried)
             }
             other => other,
@@ -56,10 +62,20 @@ impl Limits {
     /// Returns why limits are best effort; `None` if they are not.
     pub(crate) fn missing(&self, sandboxed: bool) -> Option<String> {
         if !sandboxed {
-            return Some("commands run without a sandbox, so they can change their own limits".to_owned());
+            return Some(
+                "commands run without a sandbox, so they can change their own limits".to_owned(),
+            );
         }
-        let memory = self.memory.as_ref().err().map(|why| format!("memory and processes have no cgroup: {why}"));
-        let disk = self.disk.as_ref().err().map(|why| format!("folders have no file system of their own: {why}"));
+        let memory = self
+            .memory
+            .as_ref()
+            .err()
+            .map(|why| format!("memory and processes have no cgroup: {why}"));
+        let disk = self
+            .disk
+            .as_ref()
+            .err()
+            .map(|why| format!("folders have no file system of their own: {why}"));
         match (memory, disk) {
             (Some(memory), Some(disk)) => Some(format!("{memory}; {disk}")),
             (memory, disk) => memory.or(disk),
@@ -97,8 +113,15 @@ impl Limits {
 }
 
 /// Returns what keeps the disk limit, with what is known of images.
-fn disk(sessions: &Path, images: std::result::Result<Images, String>) -> std::result::Result<Disk, String> {
-    let is_own = || sessions.parent().is_some_and(|above| image::is_own(above, sessions));
+fn disk(
+    sessions: &Path,
+    images: std::result::Result<Images, String>,
+) -> std::result::Result<Disk, String> {
+    let is_own = || {
+        sessions
+            .parent()
+            .is_some_and(|above| image::is_own(above, sessions))
+    };
     match images {
         Ok(images) => Ok(Disk::Images(images)),
         Err(_) if is_own() && !image::shares_room(sessions) => Ok(Disk::Shared),
@@ -116,27 +139,49 @@ mod tests {
             Some(why) => Err(why.to_owned()),
             None => Ok(Cgroups::of("/nonexistent".into())),
         };
-        Limits { memory, disk: disk.map_or(Ok(Disk::Shared), |why| Err(why.to_owned())) }
+        Limits {
+            memory,
+            disk: disk.map_or(Ok(Disk::Shared), |why| Err(why.to_owned())),
+        }
     }
 
     #[test]
     fn required_limits_refuse_what_is_best_effort() {
-        let required = SessionConfig { require_limits: true, ..SessionConfig::default() };
-        for (memory, disk) in
-            [(None, None), (Some("no-v2"), None), (None, Some("no-root")), (Some("no-v2"), Some("no-root"))]
-        {
+        let required = SessionConfig {
+            require_limits: true,
+            ..SessionConfig::default()
+        };
+        for (memory, disk) in [
+            (None, None),
+            (Some("no-v2"), None),
+            (None, Some("no-root")),
+            (Some("no-v2"), Some("no-root")),
+        ] {
             let limits = limits(memory, disk);
             let reasons: Vec<&str> = [memory, disk].into_iter().flatten().collect();
             limits.check(&SessionConfig::default(), true).unwrap();
-            assert_eq!(limits.describe(true).contains("best effort"), !reasons.is_empty());
-            assert!(limits.describe(false).contains("best effort (commands run without a sandbox"));
+            assert_eq!(
+                limits.describe(true).contains("best effort"),
+                !reasons.is_empty()
+            );
+            assert!(
+                limits
+                    .describe(false)
+                    .contains("best effort (commands run without a sandbox")
+            );
             assert!(limits.check(&required, false).is_err());
             match limits.check(&required, true) {
                 Ok(()) => assert!(reasons.is_empty()),
                 Err(error) => {
                     assert_eq!(error.code(), Code::SessionUnavailable);
-                    assert!(!reasons.is_empty() && error.message().contains("sessions.require_limits"), "{error}");
-                    assert!(reasons.iter().all(|why| error.message().contains(why)), "{error}");
+                    assert!(
+                        !reasons.is_empty() && error.message().contains("sessions.require_limits"),
+                        "{error}"
+                    );
+                    assert!(
+                        reasons.iter().all(|why| error.message().contains(why)),
+                        "{error}"
+                    );
                 }
             }
         }

@@ -114,7 +114,9 @@ impl LocalRuntime {
     async fn sandbox(&self) -> Result<&Sandbox> {
         let spawner = self.spawner().await?;
         let parts = &self.parts;
-        self.sandbox.get_or_try_init(|| probe::probe(spawner, &parts.program, &parts.config, &self.tasks)).await
+        self.sandbox
+            .get_or_try_init(|| probe::probe(spawner, &parts.program, &parts.config, &self.tasks))
+            .await
     }
 
     /// Finds out once how limits are enforced, and makes that ready.
@@ -134,8 +136,11 @@ impl LocalRuntime {
     async fn spawner(&self) -> Result<&Spawner> {
         let start = || async { Spawner::new("helmdeck-sessions", Handle::current()) };
         self.spawner.get_or_try_init(start).await.map_err(|error| {
-            Error::new(Code::ResourceExhausted, "cannot start another thread: the system limit is reached")
-                .with_source(error)
+            Error::new(
+                Code::ResourceExhausted,
+                "cannot start another thread: the system limit is reached",
+            )
+            .with_source(error)
         })
     }
 
@@ -192,35 +197,58 @@ impl LocalRuntime {
         let now = self.parts.clock.now();
         let known = self.live.lock().get(id).cloned();
         if let Some(live) = known {
-            return Ok((live.record().expires_at > now && !live.stop.is_cancelled()).then_some(live));
+            return Ok(
+                (live.record().expires_at > now && !live.stop.is_cancelled()).then_some(live),
+            );
         }
-        let Some(folder) = self.place.of(id) else { return Ok(None) };
+        let Some(folder) = self.place.of(id) else {
+            return Ok(None);
+        };
         let read = {
             let folder = folder.clone();
             blocking(move || folder.read()).await?
         };
-        let Some(record) = read.map_err(unread)?.filter(|record| record.expires_at > now) else { return Ok(None) };
+        let Some(record) = read
+            .map_err(unread)?
+            .filter(|record| record.expires_at > now)
+        else {
+            return Ok(None);
+        };
         let whole = {
             let (place, folder) = (self.place.clone(), folder.clone());
-            blocking(move || place.make_whole(&folder)).await?.map_err(unread)?
+            blocking(move || place.make_whole(&folder))
+                .await?
+                .map_err(unread)?
         };
         whole.map_err(|why| Error::new(Code::SessionUnavailable, why))?;
         self.watch();
         let live = Live::new(record, folder, None);
-        Ok(Some(Arc::clone(self.live.lock().entry(id.to_owned()).or_insert(live))))
+        Ok(Some(Arc::clone(
+            self.live.lock().entry(id.to_owned()).or_insert(live),
+        )))
     }
 
     async fn found(&self, live: &Live) -> Result<DetectedRuntime> {
         let folders = Folders::of(live.folder.path());
         let (folder_inside, supplies_inside) = self.sandbox().await?.inside(&folders);
-        let Folders { folder, supplies, .. } = folders;
-        Ok(DetectedRuntime { record: live.record(), folder, supplies, folder_inside, supplies_inside })
+        let Folders {
+            folder, supplies, ..
+        } = folders;
+        Ok(DetectedRuntime {
+            record: live.record(),
+            folder,
+            supplies,
+            folder_inside,
+            supplies_inside,
+        })
     }
 
     async fn end(&self, id: &str, why: Reason) -> Result<bool> {
         let live = self.live.lock().get(id).cloned();
         let Some(live) = live else {
-            let Some(folder) = self.place.of(id) else { return Ok(false) };
+            let Some(folder) = self.place.of(id) else {
+                return Ok(false);
+            };
             let place = self.place.clone();
             return removed(blocking(move || place.end(&folder, END_LIMIT)).await?);
         };
@@ -238,7 +266,11 @@ impl LocalRuntime {
                 false => Ok(false),
             };
         };
-        let result = removed(blocking(move || place.remove(&folder, lock, END_LIMIT)).await?.map(|()| first));
+        let result = removed(
+            blocking(move || place.remove(&folder, lock, END_LIMIT))
+                .await?
+                .map(|()| first),
+        );
         if first {
             self.parts.metrics.ended(why);
         }
@@ -254,12 +286,19 @@ impl LocalRuntime {
 impl SessionRuntime for LocalRuntime {
     async fn create(&self, wish: Wish) -> Result<DetectedRuntime> {
         if self.closed.is_cancelled() {
-            return Err(Error::new(Code::SessionUnavailable, "the server is shutting down"));
+            return Err(Error::new(
+                Code::SessionUnavailable,
+                "the server is shutting down",
+            ));
         }
         let sandbox = self.sandbox().await?.clone();
         let limits = Arc::clone(self.limits().await?);
         self.sweep().await;
-        let (place, config, now) = (self.place.clone(), self.parts.config.clone(), self.parts.clock.now());
+        let (place, config, now) = (
+            self.place.clone(),
+            self.parts.config.clone(),
+            self.parts.clock.now(),
+        );
         let replica = self.parts.replica.clone();
         let create = move || {
             let memory = wish.memory.unwrap_or(config.memory);
@@ -284,7 +323,9 @@ impl SessionRuntime for LocalRuntime {
         };
         let (folder, record, lock) = blocking(create).await?.map_err(check::Unmade::into_error)?;
         let live = Live::new(record.clone(), folder, Some(lock));
-        self.live.lock().insert(record.id.clone(), Arc::clone(&live));
+        self.live
+            .lock()
+            .insert(record.id.clone(), Arc::clone(&live));
         self.parts.metrics.made();
         if self.closed.is_cancelled() {
             // Made while the other sessions were being ended.
@@ -317,8 +358,7 @@ impl SessionRuntime for LocalRuntime {
         };
         let running = running.map_err(unread)?.ok_or_else(Self::ended)?;
         if self.parts.config.require_limits && limits.images().is_some() && !own {
-            let message =
-                "sessions.require_limits is set, and the session has no file system of its own; make a new one";
+            let message = "sessions.require_limits is set, and the session has no file system of its own; make a new one";
             return Err(Error::new(Code::SessionUnavailable, message));
         }
         let record = live.record();
@@ -330,8 +370,13 @@ impl SessionRuntime for LocalRuntime {
         let config = &self.parts.config;
         let cgroup = match &limits.memory {
             Ok(cgroups) => {
-                let (cgroups, memory, processes) = (cgroups.clone(), record.memory, config.processes);
-                Some(blocking(move || cgroups.make(memory, processes)).await?.map_err(no_cgroup)?)
+                let (cgroups, memory, processes) =
+                    (cgroups.clone(), record.memory, config.processes);
+                Some(
+                    blocking(move || cgroups.make(memory, processes))
+                        .await?
+                        .map_err(no_cgroup)?,
+                )
             }
             Err(_) => None,
         };
@@ -343,9 +388,22 @@ impl SessionRuntime for LocalRuntime {
             owner: sandbox.user,
             timeout: command.timeout.min(left),
         };
-        let line = sandbox.line(&folders, config, record.memory, cgroup.as_ref().map(Cgroup::path), &command);
+        let line = sandbox.line(
+            &folders,
+            config,
+            record.memory,
+            cgroup.as_ref().map(Cgroup::path),
+            &command,
+        );
         let spawner = self.spawner().await?;
-        let run = Run { spawner, line, allowed, cgroup, stop: &live.stop, tasks: &self.tasks };
+        let run = Run {
+            spawner,
+            line,
+            allowed,
+            cgroup,
+            stop: &live.stop,
+            tasks: &self.tasks,
+        };
         command::run(run, &command, (turn, running)).await
     }
 
@@ -358,7 +416,11 @@ impl SessionRuntime for LocalRuntime {
                 record.expires_at = record.expires_at.max(until);
             };
             let changed = place.change(&live.folder, change).map_err(|error| {
-                Error::new(Code::Internal, "what is known of the session cannot be written").with_source(error)
+                Error::new(
+                    Code::Internal,
+                    "what is known of the session cannot be written",
+                )
+                .with_source(error)
             })?;
             *live.record.lock() = changed.ok_or_else(Self::ended)?;
             Ok(())
@@ -375,7 +437,9 @@ impl SessionRuntime for LocalRuntime {
     }
 
     fn terminate_later(&self, id: &str, why: Reason) {
-        let (Some(this), Ok(runtime)) = (self.this.upgrade(), Handle::try_current()) else { return };
+        let (Some(this), Ok(runtime)) = (self.this.upgrade(), Handle::try_current()) else {
+            return;
+        };
         // At once, so that no command starts in it.
         if let Some(live) = self.live.lock().get(id) {
             live.stop.cancel();
@@ -392,8 +456,9 @@ impl SessionRuntime for LocalRuntime {
     async fn list(&self) -> Result<Vec<Record>> {
         let (place, now) = (self.place.clone(), self.parts.clock.now());
         let records = blocking(move || place.records()).await?;
-        let mut records =
-            records.map_err(|error| Error::new(Code::Internal, "the sessions cannot be read").with_source(error))?;
+        let mut records = records.map_err(|error| {
+            Error::new(Code::Internal, "the sessions cannot be read").with_source(error)
+        })?;
         records.retain(|record| record.expires_at > now);
         records.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
         Ok(records)
@@ -403,12 +468,20 @@ impl SessionRuntime for LocalRuntime {
         let (place, now) = (self.place.clone(), self.parts.clock.now());
         let limits = self.limits.get().cloned();
         let reap = move || match limits {
-            Some(limits) => limits.memory.as_ref().map(Cgroups::reap).unwrap_or_default(),
-            None => Cgroups::find().map(|cgroups| cgroups.reap()).unwrap_or_default(),
+            Some(limits) => limits
+                .memory
+                .as_ref()
+                .map(Cgroups::reap)
+                .unwrap_or_default(),
+            None => Cgroups::find()
+                .map(|cgroups| cgroups.reap())
+                .unwrap_or_default(),
         };
         let _ = blocking(reap).await;
         match blocking(move || place.sweep(now)).await {
-            Ok(Ok(count)) => (0..count).for_each(|_| self.parts.metrics.ended_elsewhere(Reason::Abandoned)),
+            Ok(Ok(count)) => {
+                (0..count).for_each(|_| self.parts.metrics.ended_elsewhere(Reason::Abandoned))
+            }
             Ok(Err(error)) => tracing::warn!(%error, "what ended sessions left cannot be removed"),
             Err(_) => {}
         }
@@ -416,7 +489,9 @@ impl SessionRuntime for LocalRuntime {
 
     async fn probe(&self) -> Result<String> {
         let sandbox = self.sandbox().await?;
-        let user = sandbox.user.map_or_else(String::new, |user| format!(" as user {user}"));
+        let user = sandbox
+            .user
+            .map_or_else(String::new, |user| format!(" as user {user}"));
         let how = match &sandbox.bwrap {
             Some(_) => format!("commands run in a sandbox{user}"),
             None => "commands run WITHOUT a sandbox, as sessions.allow_unsandboxed says".to_owned(),
@@ -439,7 +514,8 @@ impl SessionRuntime for LocalRuntime {
         for live in all {
             let record = live.record();
             if self.parts.outlive && record.preserved && live.is_ours() {
-                // It stays, without a command. The next process finds its lock free, and sees that it has not expired.
+                // It stays, without a command. The next process finds its lock free, and sees that
+                // it has not expired.
                 live.stop.cancel();
                 let _turn = live.turn.lock().await;
                 self.live.lock().remove(&record.id);
@@ -462,15 +538,25 @@ fn lost(error: tokio::task::JoinError) -> Error {
 }
 
 fn no_cgroup(error: std::io::Error) -> Error {
-    Error::new(Code::ResourceExhausted, "the cgroup of the command cannot be made").with_source(error)
+    Error::new(
+        Code::ResourceExhausted,
+        "the cgroup of the command cannot be made",
+    )
+    .with_source(error)
 }
 
 fn unread(error: std::io::Error) -> Error {
-    Error::new(Code::Internal, "what is known of the session cannot be read").with_source(error)
+    Error::new(
+        Code::Internal,
+        "what is known of the session cannot be read",
+    )
+    .with_source(error)
 }
 
 fn removed(result: std::io::Result<bool>) -> Result<bool> {
-    result.map_err(|error| Error::new(Code::Internal, "something of the session cannot be removed").with_source(error))
+    result.map_err(|error| {
+        Error::new(Code::Internal, "something of the session cannot be removed").with_source(error)
+    })
 }
 
 #[cfg(test)]
@@ -502,7 +588,9 @@ mod tests {
             preserved: false,
             memory: 1,
         };
-        let made = runtime.place.create::<std::io::Error>(now, None, make, |_| Ok(()), |_| Ok(()));
+        let made = runtime
+            .place
+            .create::<std::io::Error>(now, None, make, |_| Ok(()), |_| Ok(()));
         let (folder, record, lock) = made.unwrap();
         let live = Live::new(record.clone(), folder, Some(lock));
         runtime.live.lock().insert(record.id, Arc::clone(&live));
@@ -521,7 +609,10 @@ mod tests {
         std::fs::remove_dir(live.folder.record_path()).unwrap();
         runtime.look(true).await;
         runtime.close().await;
-        assert!(live.stop.is_cancelled() && !live.folder.path().exists(), "without a record it has ended");
+        assert!(
+            live.stop.is_cancelled() && !live.folder.path().exists(),
+            "without a record it has ended"
+        );
     }
 
     #[tokio::test]
@@ -537,8 +628,12 @@ mod tests {
             folder_inside: String::new(),
             supplies_inside: String::new(),
         };
-        let mut used =
-            Used { runtime: Arc::clone(&runtime) as Arc<dyn SessionRuntime>, found, ends: true, kept: false };
+        let mut used = Used {
+            runtime: Arc::clone(&runtime) as Arc<dyn SessionRuntime>,
+            found,
+            ends: true,
+            kept: false,
+        };
         // A command in it is still being killed.
         let turn = live.turn.lock().await;
         tokio::select! {

@@ -33,13 +33,24 @@ impl HeadAndTail {
     }
 
     fn take(&mut self) -> Captured {
-        let (mut head, tail) = (std::mem::take(&mut self.head), Vec::from(std::mem::take(&mut self.tail)));
+        let (mut head, tail) = (
+            std::mem::take(&mut self.head),
+            Vec::from(std::mem::take(&mut self.tail)),
+        );
         let left_out = self.total - (head.len() + tail.len()) as u64;
         if left_out > 0 {
-            return Captured { head, tail, left_out };
+            return Captured {
+                head,
+                tail,
+                left_out,
+            };
         }
         head.extend_from_slice(&tail);
-        Captured { head, tail: Vec::new(), left_out }
+        Captured {
+            head,
+            tail: Vec::new(),
+            left_out,
+        }
     }
 }
 
@@ -51,7 +62,12 @@ impl Output {
     /// Makes a capture of at most `bytes`: half for the head, half for the tail.
     pub(super) fn new(bytes: usize) -> Self {
         let most = (bytes - bytes / 2, bytes / 2);
-        Self(Arc::new(Mutex::new(HeadAndTail { head: Vec::new(), tail: VecDeque::new(), total: 0, most })))
+        Self(Arc::new(Mutex::new(HeadAndTail {
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            total: 0,
+            most,
+        })))
     }
 
     /// Reads a pipe to its end.
@@ -82,7 +98,11 @@ mod tests {
 
     #[test]
     fn what_fits_is_kept_whole() {
-        let all = Captured { head: b"abcdef".to_vec(), tail: Vec::new(), left_out: 0 };
+        let all = Captured {
+            head: b"abcdef".to_vec(),
+            tail: Vec::new(),
+            left_out: 0,
+        };
         assert_eq!(kept(6, &[b"ab", b"cde", b"f"]), all);
         assert_eq!(kept(6, &[b"abcdef"]), all);
         assert_eq!(kept(0, &[]), Captured::default());
@@ -90,10 +110,21 @@ mod tests {
 
     #[test]
     fn long_output_keeps_head_and_tail() {
-        let cut = Captured { head: b"abc".to_vec(), tail: b"xyz".to_vec(), left_out: 3 };
+        let cut = Captured {
+            head: b"abc".to_vec(),
+            tail: b"xyz".to_vec(),
+            left_out: 3,
+        };
         assert_eq!(kept(6, &[b"abc123xyz"]), cut);
         assert_eq!(kept(6, &[b"a", b"bc1", b"23x", b"y", b"z"]), cut);
         assert_eq!(kept(6, &[b"abc1", b"23", b"", b"xyz"]), cut);
-        assert_eq!(kept(0, &[b"abc"]), Captured { head: Vec::new(), tail: Vec::new(), left_out: 3 });
+        assert_eq!(
+            kept(0, &[b"abc"]),
+            Captured {
+                head: Vec::new(),
+                tail: Vec::new(),
+                left_out: 3
+            }
+        );
     }
 }

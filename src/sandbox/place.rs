@@ -1,12 +1,13 @@
 //! Sessions on the disk, in `<data>/sessions/<id>/`.
 //!
-//! A session has `folder/`, `supplies/`, `etc/`, its record (`session.json`), `running`, and perhaps the file system of
-//! its folder (`image`).
+//! A session has `folder/`, `supplies/`, `etc/`, its record (`session.json`), `running`, and
+//! perhaps the file system of its folder (`image`).
 //!
-//! Several processes share one data folder. The process that made a session holds a lock on its folder until it ends. A
-//! free lock means that this process has ended; its session is then kept only if it was preserved. A process that runs
-//! a command in a session holds a shared lock on `running`, and nothing is removed before these locks are free. Records
-//! are changed or removed only under the lock of all sessions, so that a removed one does not come back.
+//! Several processes share one data folder. The process that made a session holds a lock on its
+//! folder until it ends. A free lock means that this process has ended; its session is then kept
+//! only if it was preserved. A process that runs a command in a session holds a shared lock on
+//! `running`, and nothing is removed before these locks are free. Records are changed or removed
+//! only under the lock of all sessions, so that a removed one does not come back.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -93,7 +94,12 @@ impl Folder {
     /// Writes the record atomically.
     pub(crate) fn write(&self, record: &Record) -> io::Result<()> {
         let new = self.0.join("session.json.new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&new)?;
         file.write_all(&serde_json::to_vec(record)?)?;
         drop(file);
         std::fs::rename(new, self.record_path())
@@ -102,7 +108,8 @@ impl Folder {
     /// Reads the record; `None` if the session has ended, or never existed.
     ///
     /// # Errors
-    /// Those of the system: the state of the session is unknown then. `InvalidData` for a malformed record.
+    /// Those of the system: the state of the session is unknown then. `InvalidData` for a malformed
+    /// record.
     pub(crate) fn read(&self) -> io::Result<Option<Record>> {
         let file = match File::open(self.record_path()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -114,7 +121,10 @@ impl Folder {
         let record: Record = serde_json::from_slice(&bytes).map_err(odd)?;
         match self.0.file_name().and_then(|name| name.to_str()) == Some(&*record.id) {
             true => Ok(Some(record)),
-            false => Err(io::Error::new(io::ErrorKind::InvalidData, "the record of another session")),
+            false => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the record of another session",
+            )),
         }
     }
 
@@ -126,7 +136,10 @@ impl Folder {
     /// Those of the system; `NotFound` if the folder does not exist.
     pub(crate) fn try_lock(&self) -> io::Result<Option<File>> {
         let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits();
-        let folder = OpenOptions::new().read(true).custom_flags(i32::try_from(flags).unwrap_or(0)).open(&self.0)?;
+        let folder = OpenOptions::new()
+            .read(true)
+            .custom_flags(i32::try_from(flags).unwrap_or(0))
+            .open(&self.0)?;
         locked(folder.try_lock()).map(|taken| taken.then_some(folder))
     }
 
@@ -141,7 +154,8 @@ impl Folder {
             Err(TryLockError::WouldBlock) => return Ok(None),
             other => other.map_err(io::Error::from)?,
         }
-        // A process that ends the session removes the record first, and only then waits for this lock.
+        // A process that ends the session removes the record first, and only then waits for this
+        // lock.
         Ok(self.read()?.map(|_| running))
     }
 
@@ -169,10 +183,15 @@ fn locked(result: Result<(), TryLockError>) -> io::Result<bool> {
 
 /// Returns the replica that a session id names, if it names one; `None` if the id is malformed.
 pub(crate) fn replica_of(id: &str) -> Option<Option<&str>> {
-    let (replica, random) = id.split_once('.').map_or((None, id), |(replica, random)| (Some(replica), random));
+    let (replica, random) = id
+        .split_once('.')
+        .map_or((None, id), |(replica, random)| (Some(replica), random));
     let named = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_name = |name: &str| (1..=40).contains(&name.len()) && name.bytes().all(named);
-    let is_random = random.len() == 32 && random.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let is_random = random.len() == 32
+        && random
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     (is_random && replica.is_none_or(is_name)).then_some(replica)
 }
 
@@ -200,7 +219,10 @@ impl SessionFolder {
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             // With the prefix, a sweep removes it after a crash.
-            let trial = Folder(self.0.join(format!("{LEAVING}trial-{}-{number}", std::process::id())));
+            let trial = Folder(
+                self.0
+                    .join(format!("{LEAVING}trial-{}-{number}", std::process::id())),
+            );
             match DirBuilder::new().mode(0o700).create(trial.path()) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 other => other?,
@@ -213,7 +235,9 @@ impl SessionFolder {
                 Err(error) => return Err(error),
             };
             let folder = Folders::of(trial.path()).folder;
-            let tried = DirBuilder::new().create(&folder).and_then(|()| images.make(trial.path(), &folder, 0, 0));
+            let tried = DirBuilder::new()
+                .create(&folder)
+                .and_then(|()| images.make(trial.path(), &folder, 0, 0));
             return trial.remove().and(tried);
         }
     }
@@ -223,7 +247,8 @@ impl SessionFolder {
         replica_of(id).map(|_| Folder(self.0.join(id)))
     }
 
-    /// Mounts the file system of a session's folder, if it is not mounted here; or says why it cannot be, for callers.
+    /// Mounts the file system of a session's folder, if it is not mounted here; or says why it
+    /// cannot be, for callers.
     ///
     /// # Errors
     /// That the lock cannot be taken.
@@ -241,14 +266,20 @@ impl SessionFolder {
     /// Hold it only for short work.
     fn hold(&self) -> io::Result<File> {
         make_folder(&self.0)?;
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.0.join(LOCK))?;
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.0.join(LOCK))?;
         lock.lock()?;
         Ok(lock)
     }
 
     /// Makes a session if `fits` accepts the existing records. Returns its folder and its lock.
     ///
-    /// `make` gets a new id, which begins with the replica, and returns the record; `fill` makes the content.
+    /// `make` gets a new id, which begins with the replica, and returns the record; `fill` makes
+    /// the content.
     pub(crate) fn create<E: From<io::Error>>(
         &self,
         now: Timestamp,
@@ -260,7 +291,10 @@ impl SessionFolder {
         let held = self.hold()?;
         fits(&self.records()?)?;
         let random = RunId::next(now);
-        let record = make(replica.map_or_else(|| random.to_string(), |replica| format!("{replica}.{random}")));
+        let record = make(replica.map_or_else(
+            || random.to_string(),
+            |replica| format!("{replica}.{random}"),
+        ));
         let folder = Folder(self.0.join(&record.id));
         DirBuilder::new().mode(0o700).create(folder.path())?;
         let made = || {
@@ -269,7 +303,11 @@ impl SessionFolder {
             // A file system takes a while to make. No sweep removes a folder whose lock is taken.
             drop(held);
             fill(&folder)?;
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.path().join(RUNNING))?;
+            OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(folder.path().join(RUNNING))?;
             let _held = self.hold()?;
             fits(&self.records()?)?;
             folder.write(&record)?;
@@ -290,7 +328,9 @@ impl SessionFolder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
-        Ok(entries.filter_map(|entry| self.of(entry.ok()?.file_name().to_str()?)).collect())
+        Ok(entries
+            .filter_map(|entry| self.of(entry.ok()?.file_name().to_str()?))
+            .collect())
     }
 
     /// Returns the records of all sessions of all processes. Malformed records are skipped.
@@ -303,9 +343,15 @@ impl SessionFolder {
     }
 
     /// Changes the record of a session that has not ended. Returns the new record.
-    pub(crate) fn change(&self, folder: &Folder, change: impl FnOnce(&mut Record)) -> io::Result<Option<Record>> {
+    pub(crate) fn change(
+        &self,
+        folder: &Folder,
+        change: impl FnOnce(&mut Record),
+    ) -> io::Result<Option<Record>> {
         let _held = self.hold()?;
-        let Some(mut record) = folder.read()? else { return Ok(None) };
+        let Some(mut record) = folder.read()? else {
+            return Ok(None);
+        };
         change(&mut record);
         folder.write(&record)?;
         Ok(Some(record))
@@ -321,14 +367,19 @@ impl SessionFolder {
         let held = self.hold()?;
         let mut removed = 0;
         for folder in self.folders()? {
-            let Ok(Some(_lock)) = folder.try_lock() else { continue };
+            let Ok(Some(_lock)) = folder.try_lock() else {
+                continue;
+            };
             match folder.read() {
                 Ok(Some(record)) if record.preserved && record.expires_at > now => continue,
-                // A malformed record cannot be used. Any other error says nothing about the session.
+                // A malformed record cannot be used. Any other error says nothing about the
+                // session.
                 Err(error) if error.kind() != io::ErrorKind::InvalidData => continue,
                 _ => {}
             }
-            let Ok(Some(_still)) = folder.try_still() else { continue };
+            let Ok(Some(_still)) = folder.try_still() else {
+                continue;
+            };
             self.put_aside(&folder)?;
             removed += 1;
         }
@@ -339,7 +390,9 @@ impl SessionFolder {
 
     /// Sets a session aside, so that readers find no record. Returns its new folder, if it existed.
     fn put_aside(&self, folder: &Folder) -> io::Result<Option<Folder>> {
-        let Some(name) = folder.path().file_name().and_then(|name| name.to_str()) else { return Ok(None) };
+        let Some(name) = folder.path().file_name().and_then(|name| name.to_str()) else {
+            return Ok(None);
+        };
         let aside = Folder(self.0.join(format!("{LEAVING}{name}")));
         match std::fs::rename(folder.path(), aside.path()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -349,7 +402,8 @@ impl SessionFolder {
 
     /// Removes a session whose lock this process holds, once no command runs in it.
     ///
-    /// Commands of other processes end within a second. After `limit`, the rest is left for a sweep.
+    /// Commands of other processes end within a second. After `limit`, the rest is left for a
+    /// sweep.
     pub(crate) fn remove(&self, folder: &Folder, lock: File, limit: Duration) -> io::Result<()> {
         let start = Instant::now();
         let aside = {
@@ -372,7 +426,11 @@ impl SessionFolder {
         let mut first = Ok(());
         for entry in std::fs::read_dir(&self.0)? {
             let entry = entry?;
-            if !entry.file_name().to_str().is_some_and(|name| name.starts_with(LEAVING)) {
+            if !entry
+                .file_name()
+                .to_str()
+                .is_some_and(|name| name.starts_with(LEAVING))
+            {
                 continue;
             }
             // If it is locked, another process removes it, or a command still runs there.
@@ -386,8 +444,8 @@ impl SessionFolder {
 
     /// Ends a session that another process may hold. Returns whether the session existed.
     ///
-    /// It removes the record, which that process notices within a second, and waits for at most `limit`. The rest is
-    /// left for a sweep.
+    /// It removes the record, which that process notices within a second, and waits for at most
+    /// `limit`. The rest is left for a sweep.
     pub(crate) fn end(&self, folder: &Folder, limit: Duration) -> io::Result<bool> {
         let start = Instant::now();
         let removed = {
@@ -436,7 +494,9 @@ mod tests {
             preserved: true,
             memory: 1,
         };
-        let (folder, _, lock) = place.create::<io::Error>(now(), None, make, |_| Ok(()), |_| Ok(())).unwrap();
+        let (folder, _, lock) = place
+            .create::<io::Error>(now(), None, make, |_| Ok(()), |_| Ok(()))
+            .unwrap();
         (folder, lock)
     }
 
@@ -447,21 +507,40 @@ mod tests {
     }
 
     fn left(place: &SessionFolder) -> usize {
-        std::fs::read_dir(&place.0).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count()
+        std::fs::read_dir(&place.0)
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().path().is_dir())
+            .count()
     }
 
     #[test]
     fn ids_name_their_replica_and_no_other_path() {
         let (_top, place) = place();
         let random = "0123456789abcdef".repeat(2);
-        for (id, replica) in [(random.clone(), None), (format!("deck-1.{random}"), Some("deck-1"))] {
-            assert!(place.of(&id).is_some_and(|folder| folder.path().ends_with(&id)), "{id}");
+        for (id, replica) in [
+            (random.clone(), None),
+            (format!("deck-1.{random}"), Some("deck-1")),
+        ] {
+            assert!(
+                place
+                    .of(&id)
+                    .is_some_and(|folder| folder.path().ends_with(&id)),
+                "{id}"
+            );
             assert_eq!(replica_of(&id), Some(replica));
         }
         for id in ["", ".", "..", "deck-1.", "lock"] {
             assert!(place.of(id).is_none(), "{id}");
         }
-        for name in ["", "..", "../x", "Deck", "a.b", ".leaving-a", &"a".repeat(41)] {
+        for name in [
+            "",
+            "..",
+            "../x",
+            "Deck",
+            "a.b",
+            ".leaving-a",
+            &"a".repeat(41),
+        ] {
             assert!(place.of(&format!("{name}.{random}")).is_none(), "{name}");
         }
     }
@@ -510,7 +589,10 @@ mod tests {
         let (folder, _lock) = made(&place);
         let later = now().saturating_add(2 * DAY);
         let extend = |record: &mut Record| record.expires_at = later;
-        assert_eq!(place.change(&folder, extend).unwrap().unwrap().expires_at, later);
+        assert_eq!(
+            place.change(&folder, extend).unwrap().unwrap().expires_at,
+            later
+        );
         // The process that made it still runs, and has not noticed yet.
         assert!(place.end(&folder, Duration::ZERO).unwrap());
         assert!(place.change(&folder, extend).unwrap().is_none() && !folder.record_path().exists());
@@ -523,7 +605,9 @@ mod tests {
         for _ in 0..5 {
             let sessions: Vec<_> = (0..8).map(|_| made(&place)).collect();
             for (folder, _) in &sessions {
-                (0..50).for_each(|n| std::fs::create_dir_all(folder.path().join(format!("{n}/a/b"))).unwrap());
+                (0..50).for_each(|n| {
+                    std::fs::create_dir_all(folder.path().join(format!("{n}/a/b"))).unwrap()
+                });
             }
             std::thread::scope(|scope| {
                 let limit = Duration::from_secs(60);

@@ -36,7 +36,9 @@ const UNREADABLE: &str = "commands run as another user, who cannot run the helmd
 /// Returns whether a user can read and execute a file, as far as its mode says.
 fn can_run(program: &Path, user: u32) -> bool {
     // If this cannot be read, the attempt decides.
-    let Ok(meta) = std::fs::metadata(program) else { return true };
+    let Ok(meta) = std::fs::metadata(program) else {
+        return true;
+    };
     let shift = if meta.uid() == user {
         6
     } else if meta.gid() == user {
@@ -62,9 +64,16 @@ pub(super) async fn probe(
     if user.is_some_and(|user| !can_run(program, user)) {
         return Err(unavailable(UNREADABLE).with_source(program.display().to_string()));
     }
-    let bwrap = tokio::task::spawn_blocking(Bwrap::find).await.ok().flatten();
+    let bwrap = tokio::task::spawn_blocking(Bwrap::find)
+        .await
+        .ok()
+        .flatten();
     let missing = bwrap.is_none();
-    let sandbox = Sandbox { bwrap, program: program.to_owned(), user };
+    let sandbox = Sandbox {
+        bwrap,
+        program: program.to_owned(),
+        user,
+    };
     let refused = match missing {
         true => unavailable(MISSING),
         false => match attempt(spawner, &sandbox, config, tasks).await {
@@ -79,7 +88,10 @@ pub(super) async fn probe(
         // Another user could not reach the session's folder, and as root they could do anything.
         return Err(unavailable(AS_ROOT).with_source(refused.cause()));
     }
-    let bare = Sandbox { bwrap: None, ..sandbox };
+    let bare = Sandbox {
+        bwrap: None,
+        ..sandbox
+    };
     if let Err(error) = attempt(spawner, &bare, config, tasks).await {
         return Err(unavailable(NOT_EVEN).with_source(error.cause()));
     }
@@ -92,14 +104,42 @@ pub(super) async fn probe(
 }
 
 /// Runs a command that does nothing, over folders that exist anyway.
-async fn attempt(spawner: &Spawner, sandbox: &Sandbox, config: &SessionConfig, tasks: &TaskTracker) -> Result<()> {
+async fn attempt(
+    spawner: &Spawner,
+    sandbox: &Sandbox,
+    config: &SessionConfig,
+    tasks: &TaskTracker,
+) -> Result<()> {
     // Folders that every machine has, so that none is made. Missing files of `/etc` are left out.
-    let folders = Folders { folder: "/usr/bin".into(), supplies: "/usr/bin".into(), etc: "/nonexistent".into() };
-    let exec = Exec { timeout: LIMIT, ..Exec::new(["true"]) };
+    let folders = Folders {
+        folder: "/usr/bin".into(),
+        supplies: "/usr/bin".into(),
+        etc: "/nonexistent".into(),
+    };
+    let exec = Exec {
+        timeout: LIMIT,
+        ..Exec::new(["true"])
+    };
     let line = sandbox.line(&folders, config, config.memory, None, &exec);
-    let Folders { folder, supplies, .. } = folders;
-    let allowed = Allowed { memory: None, disk: u64::MAX, folder, supplies, owner: None, timeout: LIMIT };
-    let run = Run { spawner, line, allowed, cgroup: None, stop: &CancellationToken::new(), tasks };
+    let Folders {
+        folder, supplies, ..
+    } = folders;
+    let allowed = Allowed {
+        memory: None,
+        disk: u64::MAX,
+        folder,
+        supplies,
+        owner: None,
+        timeout: LIMIT,
+    };
+    let run = Run {
+        spawner,
+        line,
+        allowed,
+        cgroup: None,
+        stop: &CancellationToken::new(),
+        tasks,
+    };
     let executed = command::run(run, &exec, ()).await?;
     match executed.ended {
         Ended::Exited(0) => Ok(()),

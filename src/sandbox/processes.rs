@@ -16,7 +16,9 @@ pub(crate) struct Usage {
 
 /// Returns all processes with their parents.
 fn all() -> Vec<(i32, i32)> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     ids.filter_map(|pid| Some((pid, parent(pid)?))).collect()
 }
@@ -34,7 +36,11 @@ fn parent(pid: i32) -> Option<i32> {
 /// Returns the children of a process.
 pub(crate) fn children(of: Pid) -> Vec<Pid> {
     let of = of.as_raw_nonzero().get();
-    all().into_iter().filter(|(_, parent)| *parent == of).filter_map(|(pid, _)| Pid::from_raw(pid)).collect()
+    all()
+        .into_iter()
+        .filter(|(_, parent)| *parent == of)
+        .filter_map(|(pid, _)| Pid::from_raw(pid))
+        .collect()
 }
 
 /// Returns all descendants of a process.
@@ -56,17 +62,23 @@ pub(crate) fn below(root: Pid) -> Vec<i32> {
 /// Returns a process with its ancestors and descendants.
 pub(crate) fn family(of: Pid) -> BTreeSet<i32> {
     let own = of.as_raw_nonzero().get();
-    let ancestors = std::iter::successors(Some(own), |pid| parent(*pid).filter(|parent| *parent > 0));
+    let ancestors =
+        std::iter::successors(Some(own), |pid| parent(*pid).filter(|parent| *parent > 0));
     ancestors.chain(below(of)).collect()
 }
 
 /// Returns the memory of all descendants of a process. `device` is that of the session's folder.
 ///
-/// Shared memory counts once for each process while the sum stays below `allowed`, because that is cheap. Only beyond
-/// the limit are the proportional shares used, which the kernel must count page by page.
+/// Shared memory counts once for each process while the sum stays below `allowed`, because that is
+/// cheap. Only beyond the limit are the proportional shares used, which the kernel must count page
+/// by page.
 pub(crate) fn usage(root: Pid, device: u64, allowed: u64) -> Usage {
     let usage = add_up(root, device, memory);
-    if usage.memory <= allowed { usage } else { add_up(root, device, share) }
+    if usage.memory <= allowed {
+        usage
+    } else {
+        add_up(root, device, share)
+    }
 }
 
 fn add_up(root: Pid, device: u64, memory: impl Fn(i32) -> u64) -> Usage {
@@ -74,15 +86,23 @@ fn add_up(root: Pid, device: u64, memory: impl Fn(i32) -> u64) -> Usage {
     let mut seen = BTreeSet::new();
     for pid in below(root) {
         usage.memory = usage.memory.saturating_add(memory(pid));
-        let Ok(open) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { continue };
+        let Ok(open) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
+            continue;
+        };
         for file in open.flatten() {
             // Follows the link, so that the open file itself is examined.
-            let Ok(about) = std::fs::metadata(file.path()) else { continue };
+            let Ok(about) = std::fs::metadata(file.path()) else {
+                continue;
+            };
             if !about.is_file() || about.nlink() > 0 || !seen.insert((about.dev(), about.ino())) {
                 continue;
             }
             let bytes = about.blocks().saturating_mul(512);
-            let place = if about.dev() == device { &mut usage.nameless } else { &mut usage.memory };
+            let place = if about.dev() == device {
+                &mut usage.nameless
+            } else {
+                &mut usage.memory
+            };
             *place = place.saturating_add(bytes);
         }
     }
@@ -116,7 +136,9 @@ fn sum(pid: i32, file: &str, names: &[&str]) -> Option<u64> {
 
 /// Kills a child of a process, and never another process that now has its id.
 pub(crate) fn kill_child(pid: Pid, of: Pid) {
-    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
+        return;
+    };
     if parent(pid.as_raw_nonzero().get()) == Some(of.as_raw_nonzero().get()) {
         // Fails only if it has ended already.
         let _ = pidfd_send_signal(process, Signal::KILL);

@@ -51,8 +51,8 @@ pub(crate) trait SessionRuntime: Send + Sync {
     /// Makes a session.
     ///
     /// # Errors
-    /// `session_unavailable` if none can be made here; `resource_exhausted` beyond the caller's share, `overloaded`
-    /// beyond all.
+    /// `session_unavailable` if none can be made here; `resource_exhausted` beyond the caller's
+    /// share, `overloaded` beyond all.
     async fn create(&self, wish: Wish) -> Result<DetectedRuntime>;
 
     /// Returns a session; `None` if it has ended or never existed.
@@ -64,13 +64,15 @@ pub(crate) trait SessionRuntime: Send + Sync {
     /// As [`helmdeck_core::session::Session::exec`].
     async fn exec(&self, id: &str, command: Exec) -> Result<Executed>;
 
-    /// Extends the life of a session to at least this time, and lets it outlive the call that made it.
+    /// Extends the life of a session to at least this time, and lets it outlive the call that made
+    /// it.
     ///
     /// # Errors
     /// `session_unavailable` if it has ended.
     async fn extend(&self, id: &str, until: Timestamp) -> Result<()>;
 
-    /// Ends a session with everything that runs in it, and removes its files. Returns whether it existed.
+    /// Ends a session with everything that runs in it, and removes its files. Returns whether it
+    /// existed.
     ///
     /// # Errors
     /// `internal` if something of it cannot be removed.

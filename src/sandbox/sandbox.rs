@@ -1,11 +1,13 @@
 //! The sandbox that commands of a session run in, by bubblewrap.
 //!
-//! It has separate user, process, network, IPC, host name and cgroup namespaces, no capability, and a file system with
-//! the session's folders, `/usr`, and the few files of `/etc` that programs need.
+//! It has separate user, process, network, IPC, host name and cgroup namespaces, no capability, and
+//! a file system with the session's folders, `/usr`, and the few files of `/etc` that programs
+//! need.
 //!
-//! When helmdeck runs as root there are two nested sandboxes. The outer one only mounts the session's folders where
-//! another user can reach them. Then root is given up, and that user makes the real sandbox. So no process of a session
-//! is root anywhere, and the limit on processes applies, which it does not for root.
+//! When helmdeck runs as root there are two nested sandboxes. The outer one only mounts the
+//! session's folders where another user can reach them. Then root is given up, and that user makes
+//! the real sandbox. So no process of a session is root anywhere, and the limit on processes
+//! applies, which it does not for root.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -29,7 +31,8 @@ const PLACES: &[&str] = &["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"
 const INSIDE_USER: &str = "1000";
 /// Links into `/usr` on most systems, folders on others.
 const BESIDE_USR: &[&str] = &["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
-/// Files of `/etc` that programs need: linker cache, TLS roots, alternatives, time zone, MIME types.
+/// Files of `/etc` that programs need: linker cache, TLS roots, alternatives, time zone, MIME
+/// types.
 const ETC: &[&str] = &[
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
@@ -49,12 +52,19 @@ const ETC: &[&str] = &[
 ];
 /// Generated files of `/etc`: name and content.
 pub(crate) const OWN_ETC: &[(&str, &str)] = &[
-    ("passwd", "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nagent:x:1000:1000:agent:/workspace:/bin/sh\n"),
+    (
+        "passwd",
+        "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nagent:x:1000:1000:agent:/workspace:/bin/sh\n",
+    ),
     ("group", "root:x:0:\nagent:x:1000:\n"),
     ("hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n"),
-    ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
+    (
+        "nsswitch.conf",
+        "passwd: files\ngroup: files\nhosts: files dns\n",
+    ),
 ];
-/// Files of `/proc` that tell about this machine or its kernel, and that no build or test needs. They cannot be opened.
+/// Files of `/proc` that tell about this machine or its kernel, and that no build or test needs.
+/// They cannot be opened.
 const CLOSED_FILES: &[&str] = &[
     "cmdline",
     "config.gz",
@@ -105,7 +115,11 @@ pub(crate) struct Folders {
 impl Folders {
     pub(crate) fn of(session: &Path) -> Self {
         let at = |name| session.join(name);
-        Self { folder: at("folder"), supplies: at("supplies"), etc: at("etc") }
+        Self {
+            folder: at("folder"),
+            supplies: at("supplies"),
+            etc: at("etc"),
+        }
     }
 }
 
@@ -141,10 +155,20 @@ pub(crate) struct Line {
 impl Bwrap {
     /// Finds bubblewrap; `None` if it is not installed.
     pub(crate) fn find() -> Option<Self> {
-        let path = PLACES.iter().map(PathBuf::from).find(|path| path.is_file())?;
-        let help = std::process::Command::new(&path).arg("--help").env_clear().output().ok()?;
+        let path = PLACES
+            .iter()
+            .map(PathBuf::from)
+            .find(|path| path.is_file())?;
+        let help = std::process::Command::new(&path)
+            .arg("--help")
+            .env_clear()
+            .output()
+            .ok()?;
         let help = String::from_utf8_lossy(&help.stdout).into_owned();
-        Some(Self { path, disables_user_namespaces: help.contains("--disable-userns") })
+        Some(Self {
+            path,
+            disables_user_namespaces: help.contains("--disable-userns"),
+        })
     }
 }
 
@@ -156,7 +180,8 @@ struct Words(Vec<OsString>);
 /// Folders that bubblewrap makes by itself are closed to other users.
 fn parents<'a>(paths: impl Iterator<Item = &'a Path>) -> BTreeSet<&'a Path> {
     let all = paths.flat_map(|path| path.ancestors().skip(1));
-    all.filter(|folder| folder.parent().is_some() && !folder.starts_with("/usr")).collect()
+    all.filter(|folder| folder.parent().is_some() && !folder.starts_with("/usr"))
+        .collect()
 }
 
 impl Words {
@@ -165,10 +190,12 @@ impl Words {
     }
 
     fn place(&mut self, option: &str, from: &Path, to: &str) {
-        self.0.extend([OsString::from(option), from.into(), to.into()]);
+        self.0
+            .extend([OsString::from(option), from.into(), to.into()]);
     }
 
-    /// Adds bubblewrap with its options, and before it how many of its arguments the stage is to hide.
+    /// Adds bubblewrap with its options, and before it how many of its arguments the stage is to
+    /// hide.
     fn bwrap(&mut self, bwrap: &Bwrap, options: Self) {
         self.add([&options.0.len().to_string(), "--"]);
         self.0.push(bwrap.path.clone().into());
@@ -186,16 +213,30 @@ impl Words {
                 Err(_) => {}
             }
         }
-        let ours = OWN_ETC.iter().map(|(name, _)| Path::new("/etc").join(name)).collect::<Vec<_>>();
-        let places = ETC.iter().map(Path::new).chain(config.read_only_paths.iter().map(PathBuf::as_path));
-        for folder in parents(places.chain(ours.iter().map(PathBuf::as_path)).chain([Path::new(PROGRAM)])) {
+        let ours = OWN_ETC
+            .iter()
+            .map(|(name, _)| Path::new("/etc").join(name))
+            .collect::<Vec<_>>();
+        let places = ETC
+            .iter()
+            .map(Path::new)
+            .chain(config.read_only_paths.iter().map(PathBuf::as_path));
+        for folder in parents(
+            places
+                .chain(ours.iter().map(PathBuf::as_path))
+                .chain([Path::new(PROGRAM)]),
+        ) {
             self.0.extend([OsString::from("--dir"), folder.into()]);
         }
         for path in ETC {
             self.add(["--ro-bind-try", path, path]);
         }
         for (name, _) in OWN_ETC {
-            self.place("--ro-bind-try", &folders.etc.join(name), &format!("/etc/{name}"));
+            self.place(
+                "--ro-bind-try",
+                &folders.etc.join(name),
+                &format!("/etc/{name}"),
+            );
         }
         for path in &config.read_only_paths {
             self.place("--ro-bind", path, &path.to_string_lossy());
@@ -211,7 +252,10 @@ impl Sandbox {
     pub(crate) fn inside(&self, folders: &Folders) -> (String, String) {
         match self.bwrap {
             Some(_) => (FOLDER.to_owned(), SUPPLIES.to_owned()),
-            None => (folders.folder.to_string_lossy().into_owned(), folders.supplies.to_string_lossy().into_owned()),
+            None => (
+                folders.folder.to_string_lossy().into_owned(),
+                folders.supplies.to_string_lossy().into_owned(),
+            ),
         }
     }
 
@@ -226,14 +270,27 @@ impl Sandbox {
     ) -> Line {
         let mut words = Words(vec![self.program.clone().into()]);
         words.add([STAGE, "supervise", &std::process::id().to_string()]);
-        words.0.push(cgroup.map_or_else(|| NO_CGROUP.into(), Into::into));
+        words
+            .0
+            .push(cgroup.map_or_else(|| NO_CGROUP.into(), Into::into));
         let before = variables::written(&self.environment(folders, config, command));
         let limits = |words: &mut Words, program: &Path| {
             words.0.push(program.into());
-            let numbers = [config.processes, config.address_space.max(memory), config.disk, config.open_files];
+            let numbers = [
+                config.processes,
+                config.address_space.max(memory),
+                config.disk,
+                config.open_files,
+            ];
             words.add([STAGE, "limits"]);
-            words.0.extend(numbers.map(|number| number.to_string().into()));
-            words.add([if command.merge_stderr { "merge" } else { "apart" }]);
+            words
+                .0
+                .extend(numbers.map(|number| number.to_string().into()));
+            words.add([if command.merge_stderr {
+                "merge"
+            } else {
+                "apart"
+            }]);
             let (folder, _) = self.inside(folders);
             words.0.push(Path::new(&folder).join(&command.cwd).into());
             words.add(["--"]);
@@ -242,33 +299,60 @@ impl Sandbox {
         let Some(bwrap) = &self.bwrap else {
             words.add(["0", "--"]);
             limits(&mut words, &self.program);
-            return Line { argv: words.0, before };
+            return Line {
+                argv: words.0,
+                before,
+            };
         };
         match self.user {
             Some(user) => {
                 words.bwrap(bwrap, outer(folders, &self.program, config));
                 words.add([PROGRAM, STAGE, "user", &user.to_string()]);
-                let moved = Folders { folder: FOLDER.into(), supplies: SUPPLIES.into(), etc: "/etc".into() };
+                let moved = Folders {
+                    folder: FOLDER.into(),
+                    supplies: SUPPLIES.into(),
+                    etc: "/etc".into(),
+                };
                 words.bwrap(bwrap, inner(bwrap, &moved, Path::new(PROGRAM), config));
             }
             None => words.bwrap(bwrap, inner(bwrap, folders, &self.program, config)),
         }
         limits(&mut words, Path::new(PROGRAM));
-        Line { argv: words.0, before }
+        Line {
+            argv: words.0,
+            before,
+        }
     }
 
     /// Returns the default environment of commands with the additions of this one.
-    fn environment(&self, folders: &Folders, config: &SessionConfig, command: &Exec) -> Vec<(String, String)> {
-        let mut path: String = config.path.iter().map(|path| format!("{}:", path.display())).collect();
+    fn environment(
+        &self,
+        folders: &Folders,
+        config: &SessionConfig,
+        command: &Exec,
+    ) -> Vec<(String, String)> {
+        let mut path: String = config
+            .path
+            .iter()
+            .map(|path| format!("{}:", path.display()))
+            .collect();
         path.push_str(PATH);
         let (folder, _) = self.inside(folders);
-        let tmp = if self.bwrap.is_some() { "/tmp".to_owned() } else { folder.clone() };
+        let tmp = if self.bwrap.is_some() {
+            "/tmp".to_owned()
+        } else {
+            folder.clone()
+        };
         let mut all = vec![
             ("PATH".to_owned(), path),
             ("HOME".to_owned(), folder.clone()),
             (
                 "PWD".to_owned(),
-                Path::new(&folder).join(&command.cwd).to_string_lossy().trim_end_matches('/').to_owned(),
+                Path::new(&folder)
+                    .join(&command.cwd)
+                    .to_string_lossy()
+                    .trim_end_matches('/')
+                    .to_owned(),
             ),
             ("TMPDIR".to_owned(), tmp),
             ("USER".to_owned(), "agent".to_owned()),
@@ -283,7 +367,12 @@ impl Sandbox {
             ("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned()),
         ];
         all.retain(|(name, _)| !command.env.contains_key(name));
-        all.extend(command.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+        all.extend(
+            command
+                .env
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
         all
     }
 }
@@ -293,8 +382,18 @@ impl Sandbox {
 /// It only makes the session's folders reachable for another user.
 fn outer(folders: &Folders, program: &Path, config: &SessionConfig) -> Words {
     let mut words = Words(Vec::new());
-    // A process without capabilities cannot kill one of another user when it dies; the end of a PID namespace can.
-    words.add(["--die-with-parent", "--unshare-pid", "--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc"]);
+    // A process without capabilities cannot kill one of another user when it dies; the end of a PID
+    // namespace can.
+    words.add([
+        "--die-with-parent",
+        "--unshare-pid",
+        "--dev-bind",
+        "/dev",
+        "/dev",
+        "--bind",
+        "/proc",
+        "/proc",
+    ]);
     words.add(["--tmpfs", "/tmp"]);
     words.mounts(folders, program, config);
     words
@@ -303,13 +402,28 @@ fn outer(folders: &Folders, program: &Path, config: &SessionConfig) -> Words {
 /// Returns the options of the sandbox itself.
 fn inner(bwrap: &Bwrap, folders: &Folders, program: &Path, config: &SessionConfig) -> Words {
     let mut words = Words(Vec::new());
-    words.add(["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]);
+    words.add([
+        "--unshare-all",
+        "--unshare-user",
+        "--die-with-parent",
+        "--new-session",
+        "--cap-drop",
+        "ALL",
+    ]);
     // The first process is ours, because a command could change that of bubblewrap.
     words.add(["--as-pid-1"]);
     if bwrap.disables_user_namespaces {
         words.add(["--disable-userns"]);
     }
-    words.add(["--uid", INSIDE_USER, "--gid", INSIDE_USER, "--hostname", "sandbox", "--clearenv"]);
+    words.add([
+        "--uid",
+        INSIDE_USER,
+        "--gid",
+        INSIDE_USER,
+        "--hostname",
+        "sandbox",
+        "--clearenv",
+    ]);
     let tmp = config.tmp.to_string();
     words.add(["--proc", "/proc", "--dev", "/dev"]);
     let there = |name: &&&str| Path::new("/proc").join(name).exists();
@@ -317,14 +431,34 @@ fn inner(bwrap: &Bwrap, folders: &Folders, program: &Path, config: &SessionConfi
         // A device, which bubblewrap mounts so that devices cannot be opened.
         words.add(["--ro-bind", "/dev/null", &format!("/proc/{name}")]);
     }
-    for folder in CLOSED_FOLDERS.iter().filter(there).map(|name| format!("/proc/{name}")) {
-        words.add(["--perms", "0555", "--size", "4096", "--tmpfs", &folder, "--remount-ro", &folder]);
+    for folder in CLOSED_FOLDERS
+        .iter()
+        .filter(there)
+        .map(|name| format!("/proc/{name}"))
+    {
+        words.add([
+            "--perms",
+            "0555",
+            "--size",
+            "4096",
+            "--tmpfs",
+            &folder,
+            "--remount-ro",
+            &folder,
+        ]);
     }
     words.add(["--perms", "1777", "--size", &tmp, "--tmpfs", "/tmp"]);
     words.add(["--perms", "1777", "--size", &tmp, "--tmpfs", "/dev/shm"]);
     // After /tmp and the others, so that a path of the operator below one of them is visible.
     words.mounts(folders, program, config);
-    words.add(["--dir", "/var/tmp", "--remount-ro", "/dev", "--remount-ro", "/"]);
+    words.add([
+        "--dir",
+        "/var/tmp",
+        "--remount-ro",
+        "/dev",
+        "--remount-ro",
+        "/",
+    ]);
     words.add(["--chdir", "/"]);
     words
 }

@@ -28,7 +28,8 @@ pub struct SessionPlace {
     pub program: PathBuf,
     /// Whether preserved sessions outlive this process: yes for a single call, no for a server.
     pub outlive: bool,
-    /// Name of this server among its replicas, which session ids begin with; `None` = there are no others.
+    /// Name of this server among its replicas, which session ids begin with; `None` = there are no
+    /// others.
     ///
     /// 1 to 40 of `a-z`, `0-9` and `-`.
     pub replica: Option<String>,
@@ -57,8 +58,25 @@ pub struct SessionInfo {
 
 impl From<Record> for SessionInfo {
     fn from(record: Record) -> Self {
-        let Record { id, tenant, user, pack, created_at, expires_at, preserved, memory: _ } = record;
-        Self { id, tenant, user, pack, created_at, expires_at, preserved }
+        let Record {
+            id,
+            tenant,
+            user,
+            pack,
+            created_at,
+            expires_at,
+            preserved,
+            memory: _,
+        } = record;
+        Self {
+            id,
+            tenant,
+            user,
+            pack,
+            created_at,
+            expires_at,
+            preserved,
+        }
     }
 }
 
@@ -74,22 +92,48 @@ helmdeck_core::redacted_debug!(Sessions);
 
 impl Sessions {
     /// Creates a manager of sessions on this machine. Touches nothing before the first session.
-    pub fn local(place: SessionPlace, config: SessionConfig, clock: Arc<dyn Clock>, registry: &mut Registry) -> Self {
-        let SessionPlace { folder, program, outlive, replica } = place;
+    pub fn local(
+        place: SessionPlace,
+        config: SessionConfig,
+        clock: Arc<dyn Clock>,
+        registry: &mut Registry,
+    ) -> Self {
+        let SessionPlace {
+            folder,
+            program,
+            outlive,
+            replica,
+        } = place;
         let metrics = SessionMetrics::register(registry);
         let replica: Option<Arc<str>> = replica.map(Arc::from);
         let named = replica.clone();
         let clock_of_runtime = Arc::clone(&clock);
-        let parts =
-            RuntimeDependencies { folder, program, outlive, replica: named, config, clock: clock_of_runtime, metrics };
-        Self { runtime: LocalRuntime::new(parts), clock, replica }
+        let parts = RuntimeDependencies {
+            folder,
+            program,
+            outlive,
+            replica: named,
+            config,
+            clock: clock_of_runtime,
+            metrics,
+        };
+        Self {
+            runtime: LocalRuntime::new(parts),
+            clock,
+            replica,
+        }
     }
 
     /// Makes a session for a pack that asks for one.
     ///
     /// # Errors
     /// `session_unavailable` if none can be made here; `internal` if its folder cannot be made.
-    pub async fn create(&self, spec: &SessionSpec, identity: &Identity, pack: &PackName) -> Result<Used> {
+    pub async fn create(
+        &self,
+        spec: &SessionSpec,
+        identity: &Identity,
+        pack: &PackName,
+    ) -> Result<Used> {
         let wish = Wish {
             tenant: identity.tenant().to_owned(),
             user: identity.user().to_owned(),
@@ -98,22 +142,37 @@ impl Sessions {
             memory: spec.memory_bytes,
         };
         let found = self.runtime.create(wish).await?;
-        Ok(Used { runtime: Arc::clone(&self.runtime), found, ends: true, kept: false })
+        Ok(Used {
+            runtime: Arc::clone(&self.runtime),
+            found,
+            ends: true,
+            kept: false,
+        })
     }
 
     /// Returns a session of this caller.
     ///
     /// # Errors
-    /// `not_found`, with the same message whether it has ended, never was, or belongs to another caller;
-    /// `session_unavailable` if it is on another replica, which the error names.
+    /// `not_found`, with the same message whether it has ended, never was, or belongs to another
+    /// caller; `session_unavailable` if it is on another replica, which the error names.
     pub async fn of(&self, identity: &Identity, id: &str) -> Result<Used> {
         let none = || self.not_found(id);
         // All callers without a token share one identity, but they must not share sessions.
         if identity.is_anonymous() {
             return Err(not_found());
         }
-        let found = self.runtime.get(id).await?.filter(|found| owns(identity, &found.record)).ok_or_else(none)?;
-        Ok(Used { runtime: Arc::clone(&self.runtime), found, ends: false, kept: true })
+        let found = self
+            .runtime
+            .get(id)
+            .await?
+            .filter(|found| owns(identity, &found.record))
+            .ok_or_else(none)?;
+        Ok(Used {
+            runtime: Arc::clone(&self.runtime),
+            found,
+            ends: false,
+            kept: true,
+        })
     }
 
     /// Returns the sessions of a caller, oldest first; without a caller, those of all callers.
@@ -130,7 +189,9 @@ impl Sessions {
     pub async fn end(&self, identity: Option<&Identity>, id: &str) -> Result<()> {
         let none = || self.not_found(id);
         let records = self.runtime.list().await?;
-        let owned = |record: &&Record| record.id == id && identity.is_none_or(|identity| owns(identity, record));
+        let owned = |record: &&Record| {
+            record.id == id && identity.is_none_or(|identity| owns(identity, record))
+        };
         records.iter().find(owned).ok_or_else(none)?;
         match self.runtime.terminate(id, Reason::Asked).await? {
             true => Ok(()),
@@ -142,8 +203,9 @@ impl Sessions {
     fn not_found(&self, id: &str) -> Error {
         match (&self.replica, place::replica_of(id).flatten()) {
             (Some(ours), Some(theirs)) if **ours != *theirs => {
-                let message =
-                    format!("the session is on the replica \"{theirs}\", and this is \"{ours}\"; ask that one");
+                let message = format!(
+                    "the session is on the replica \"{theirs}\", and this is \"{ours}\"; ask that one"
+                );
                 Error::new(Code::SessionUnavailable, message).with_replica(theirs)
             }
             _ => not_found(),
@@ -170,7 +232,10 @@ impl Sessions {
 }
 
 fn not_found() -> Error {
-    Error::new(Code::NotFound, "session not found: it has ended or belongs to another caller")
+    Error::new(
+        Code::NotFound,
+        "session not found: it has ended or belongs to another caller",
+    )
 }
 
 fn owns(identity: &Identity, record: &Record) -> bool {
@@ -193,7 +258,10 @@ impl Used {
     /// Returns the handle on the session for a handler.
     #[must_use]
     pub fn handle(&self) -> Arc<dyn Session> {
-        Arc::new(Handle { runtime: Arc::clone(&self.runtime), found: self.found.clone() })
+        Arc::new(Handle {
+            runtime: Arc::clone(&self.runtime),
+            found: self.found.clone(),
+        })
     }
 
     /// Returns its id.
@@ -223,8 +291,17 @@ impl Used {
         if !self.ends {
             return;
         }
-        if let Err(error) = self.runtime.terminate(&self.found.record.id, Reason::CallOver).await {
-            tracing::warn!(session = self.id(), cause = error.cause(), "{}", error.message());
+        if let Err(error) = self
+            .runtime
+            .terminate(&self.found.record.id, Reason::CallOver)
+            .await
+        {
+            tracing::warn!(
+                session = self.id(),
+                cause = error.cause(),
+                "{}",
+                error.message()
+            );
         }
         // Only now, so that a drop during the wait ends it too.
         self.ends = false;
@@ -234,7 +311,8 @@ impl Used {
 impl Drop for Used {
     fn drop(&mut self) {
         if self.ends {
-            self.runtime.terminate_later(&self.found.record.id, Reason::CallOver);
+            self.runtime
+                .terminate_later(&self.found.record.id, Reason::CallOver);
         }
     }
 }
@@ -293,23 +371,47 @@ mod tests {
         };
         let sessions = |replica: Option<&str>| {
             let clock = Arc::new(SystemClock::default());
-            Sessions::local(place(replica), SessionConfig::default(), clock, &mut Registry::default())
+            Sessions::local(
+                place(replica),
+                SessionConfig::default(),
+                clock,
+                &mut Registry::default(),
+            )
         };
         let (here, single) = (sessions(Some("deck-1")), sessions(None));
         let alice = Identity::new("acme", "alice").unwrap();
         let random = "0123456789abcdef".repeat(2);
         let elsewhere = format!("deck-2.{random}");
-        for error in
-            [here.of(&alice, &elsewhere).await.err().unwrap(), here.end(Some(&alice), &elsewhere).await.unwrap_err()]
-        {
-            assert_eq!((error.code(), error.replica()), (Code::SessionUnavailable, Some("deck-2")), "{error}");
+        for error in [
+            here.of(&alice, &elsewhere).await.err().unwrap(),
+            here.end(Some(&alice), &elsewhere).await.unwrap_err(),
+        ] {
+            assert_eq!(
+                (error.code(), error.replica()),
+                (Code::SessionUnavailable, Some("deck-2")),
+                "{error}"
+            );
             assert_eq!(error.problem()["replica"], "deck-2");
         }
-        for id in [random.clone(), format!("deck-1.{random}"), "deck-2.".to_owned() + "/../" + &random] {
-            assert_eq!(here.of(&alice, &id).await.err().unwrap().code(), Code::NotFound, "{id}");
+        for id in [
+            random.clone(),
+            format!("deck-1.{random}"),
+            "deck-2.".to_owned() + "/../" + &random,
+        ] {
+            assert_eq!(
+                here.of(&alice, &id).await.err().unwrap().code(),
+                Code::NotFound,
+                "{id}"
+            );
         }
-        assert_eq!(single.of(&alice, &elsewhere).await.err().unwrap().code(), Code::NotFound);
+        assert_eq!(
+            single.of(&alice, &elsewhere).await.err().unwrap().code(),
+            Code::NotFound
+        );
         let nobody = Identity::anonymous();
-        assert_eq!(here.of(&nobody, &elsewhere).await.err().unwrap().code(), Code::NotFound);
+        assert_eq!(
+            here.of(&nobody, &elsewhere).await.err().unwrap().code(),
+            Code::NotFound
+        );
     }
 }

@@ -1,21 +1,25 @@
 //! Stages between helmdeck and a command of a session.
 //!
-//! Each stage is this program, executed again, because a process can set limits and its user only for itself.
+//! Each stage is this program, executed again, because a process can set limits and its user only
+//! for itself.
 //!
-//! - `supervise <parent> <cgroup> <hidden> -- program...`: enters a cgroup ([`super::cgroup`]; `-` = none), starts a
-//!   program, waits for it and for everything that it left behind, which it kills. It dies with helmdeck, and the
-//!   sandbox dies with it.
+//! - `supervise <parent> <cgroup> <hidden> -- program...`: enters a cgroup ([`super::cgroup`]; `-`
+//!   = none), starts a program, waits for it and for everything that it left behind, which it
+//!   kills. It dies with helmdeck, and the sandbox dies with it.
 //! - `user <id> <hidden> -- program...`: gives up root for that user, then becomes the program.
-//! - `limits <processes> <address space> <file size> <open files> <merge|apart> <folder> -- program...`: sets limits,
-//!   refuses system calls ([`super::calls`]), reports on stderr with the byte [`STARTED`] that the sandbox is ready,
-//!   waits for the environment on stdin ([`super::variables`]), goes to the folder, and becomes the program. As the
-//!   first process of a sandbox it starts the program instead, waits for it, and takes its sandbox with it. The program
-//!   can neither read nor change this process, though both have the same user (`PR_SET_DUMPABLE`).
+//! - `limits <processes> <address space> <file size> <open files> <merge|apart> <folder> --
+//!   program...`: sets limits, refuses system calls ([`super::calls`]), reports on stderr with the
+//!   byte [`STARTED`] that the sandbox is ready, waits for the environment on stdin
+//!   ([`super::variables`]), goes to the folder, and becomes the program. As the first process of a
+//!   sandbox it starts the program instead, waits for it, and takes its sandbox with it. The
+//!   program can neither read nor change this process, though both have the same user
+//!   (`PR_SET_DUMPABLE`).
 //!
-//! `hidden` is the number of arguments that bubblewrap gets by a descriptor (`--args`): its command line, which
-//! commands can read, would show paths of the host.
+//! `hidden` is the number of arguments that bubblewrap gets by a descriptor (`--args`): its command
+//! line, which commands can read, would show paths of the host.
 //!
-//! It is one thread, reads no configuration, has no environment, and trusts nothing that comes after `--`.
+//! It is one thread, reads no configuration, has no environment, and trusts nothing that comes
+//! after `--`.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -28,8 +32,8 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{
-    DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper,
-    set_dumpable_behavior, set_parent_process_death_signal, setrlimit, wait,
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getpid, getppid,
+    set_child_subreaper, set_dumpable_behavior, set_parent_process_death_signal, setrlimit, wait,
 };
 use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
@@ -54,7 +58,8 @@ pub type StageEnd = (u8, Option<String>);
 
 /// Runs a stage with the arguments after [`STAGE`].
 ///
-/// Returns only if it waited for the program, or failed. Must be called by the only thread of the process.
+/// Returns only if it waited for the program, or failed. Must be called by the only thread of the
+/// process.
 pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> StageEnd {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
     let Some(end) = arguments.iter().position(|argument| argument == "--") else {
@@ -62,7 +67,10 @@ pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> StageEnd {
     };
     let mut command = arguments.split_off(end);
     command.remove(0);
-    let words: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
+    let words: Vec<&str> = arguments
+        .iter()
+        .filter_map(|argument| argument.to_str())
+        .collect();
     let hidden = match words[..] {
         ["supervise", _, _, hidden] | ["user", _, hidden] => hidden.parse().unwrap_or(0),
         _ => 0,
@@ -74,17 +82,20 @@ pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> StageEnd {
     match words[..] {
         ["supervise", parent, cgroup, _] => supervise(parent, cgroup, program),
         ["user", user, _] => become_user(user, program),
-        ["limits", processes, space, file, open, outputs, folder] => {
-            limits([processes, space, file, open], outputs == "merge", folder, program)
-        }
+        ["limits", processes, space, file, open, outputs, folder] => limits(
+            [processes, space, file, open],
+            outputs == "merge",
+            folder,
+            program,
+        ),
         _ => failed("this is not for people to call"),
     }
 }
 
 /// Returns the program of a stage, ready to start.
 ///
-/// Its first `hidden` arguments go into a file in memory, which it inherits: keep the file open until the program has
-/// started. Bubblewrap closes it before it starts the command.
+/// Its first `hidden` arguments go into a file in memory, which it inherits: keep the file open
+/// until the program has started. Bubblewrap closes it before it starts the command.
 fn program(command: &[OsString], hidden: usize) -> Result<(Command, Option<File>), String> {
     let (name, arguments) = command.split_first().ok_or("no program is named")?;
     let mut program = Command::new(name);
@@ -92,7 +103,9 @@ fn program(command: &[OsString], hidden: usize) -> Result<(Command, Option<File>
         program.args(arguments);
         return Ok((program, None));
     }
-    let (hidden, shown) = arguments.split_at_checked(hidden).ok_or("arguments are missing")?;
+    let (hidden, shown) = arguments
+        .split_at_checked(hidden)
+        .ok_or("arguments are missing")?;
     let write = || -> std::io::Result<File> {
         // Without close-on-exec.
         let mut file = File::from(memfd_create("arguments", MemfdFlags::empty())?);
@@ -104,7 +117,10 @@ fn program(command: &[OsString], hidden: usize) -> Result<(Command, Option<File>
         Ok(file)
     };
     let file = write().map_err(|error| format!("the arguments cannot be handed over: {error}"))?;
-    program.arg("--args").arg(file.as_raw_fd().to_string()).args(shown);
+    program
+        .arg("--args")
+        .arg(file.as_raw_fd().to_string())
+        .args(shown);
     Ok((program, Some(file)))
 }
 
@@ -112,9 +128,11 @@ fn failed(what: &str) -> StageEnd {
     (CANNOT, Some(format!("helmdeck: {what}")))
 }
 
-/// Asks the kernel to kill this process when its parent ends. Fails if the parent has ended already.
+/// Asks the kernel to kill this process when its parent ends. Fails if the parent has ended
+/// already.
 fn die_with(parent: Option<Pid>) -> Result<(), String> {
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| format!("no death signal: {error}"))?;
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| format!("no death signal: {error}"))?;
     if getppid() != parent {
         return Err("the parent has gone".to_owned());
     }
@@ -130,7 +148,9 @@ fn supervise(parent: &str, cgroup: &str, program: Command) -> StageEnd {
     if cgroup != NO_CGROUP
         && let Err(error) = cgroup::enter(Path::new(cgroup))
     {
-        return failed(&format!("the cgroup of the command cannot be entered: {error}"));
+        return failed(&format!(
+            "the cgroup of the command cannot be entered: {error}"
+        ));
     }
     if let Err(error) = set_child_subreaper(Some(getpid())) {
         return failed(&format!("what is left behind cannot be collected: {error}"));
@@ -148,7 +168,9 @@ fn run(mut program: Command) -> StageEnd {
     };
     loop {
         match wait(WaitOptions::empty()) {
-            Ok(Some((pid, status))) if u32::try_from(pid.as_raw_nonzero().get()) == Ok(child.id()) => {
+            Ok(Some((pid, status)))
+                if u32::try_from(pid.as_raw_nonzero().get()) == Ok(child.id()) =>
+            {
                 return (exit_status(status), None);
             }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -173,12 +195,16 @@ fn kill_the_rest() {
 
 fn exit_status(status: WaitStatus) -> u8 {
     let status = std::process::ExitStatus::from_raw(status.as_raw());
-    let number = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    let number = status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     u8::try_from(number).unwrap_or(CANNOT)
 }
 
 fn become_user(user: &str, mut program: Command) -> StageEnd {
-    let Some(id) = user.parse().ok().filter(|id| *id != 0) else { return failed("no user is named") };
+    let Some(id) = user.parse().ok().filter(|id| *id != 0) else {
+        return failed("no user is named");
+    };
     let (user, group) = (Uid::from_raw(id), Gid::from_raw(id));
     let parent = getppid();
     let become_it = || {
@@ -198,19 +224,37 @@ fn become_user(user: &str, mut program: Command) -> StageEnd {
 }
 
 fn limits(numbers: [&str; 4], merge: bool, folder: &str, mut program: Command) -> StageEnd {
-    let kinds = [Resource::Nproc, Resource::As, Resource::Fsize, Resource::Nofile];
+    let kinds = [
+        Resource::Nproc,
+        Resource::As,
+        Resource::Fsize,
+        Resource::Nofile,
+    ];
     let numbers = numbers.into_iter().map(|number| number.parse::<u64>().ok());
-    for (kind, number) in kinds.into_iter().zip(numbers).chain([(Resource::Core, Some(0))]) {
-        let set = setrlimit(kind, Rlimit { current: number, maximum: number });
+    for (kind, number) in kinds
+        .into_iter()
+        .zip(numbers)
+        .chain([(Resource::Core, Some(0))])
+    {
+        let set = setrlimit(
+            kind,
+            Rlimit {
+                current: number,
+                maximum: number,
+            },
+        );
         if let (None, _) | (_, Err(_)) = (number, set) {
             return failed(&format!("the limit {kind:?} cannot be set"));
         }
     }
-    // If the machine runs out of memory, the kernel should kill the command first. A container may forbid this write.
+    // If the machine runs out of memory, the kernel should kill the command first. A container may
+    // forbid this write.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let first = getpid().is_init();
     if first && let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
-        return failed(&format!("the first process cannot be closed to the command: {error}"));
+        return failed(&format!(
+            "the first process cannot be closed to the command: {error}"
+        ));
     }
     if let Err(message) = die_with(getppid()).and_then(|()| calls::refuse()) {
         return failed(&message);
@@ -218,7 +262,8 @@ fn limits(numbers: [&str; 4], merge: bool, folder: &str, mut program: Command) -
     if let Err(error) = std::io::stderr().write_all(&[STARTED]) {
         return failed(&format!("stderr is closed: {error}"));
     }
-    // helmdeck sends it after that byte, so the command never starts if helmdeck was killed in the meantime.
+    // helmdeck sends it after that byte, so the command never starts if helmdeck was killed in the
+    // meantime.
     match variables::read() {
         Ok(variables) => program.env_clear().envs(variables),
         Err(error) => return failed(&format!("the environment did not come: {error}")),
@@ -240,6 +285,16 @@ fn limits(numbers: [&str; 4], merge: bool, folder: &str, mut program: Command) -
 }
 
 fn cannot_run(program: &Command, error: &std::io::Error) -> StageEnd {
-    let status = if error.kind() == ErrorKind::NotFound { MISSING } else { CANNOT };
-    (status, Some(format!("helmdeck: {}: {error}", program.get_program().display())))
+    let status = if error.kind() == ErrorKind::NotFound {
+        MISSING
+    } else {
+        CANNOT
+    };
+    (
+        status,
+        Some(format!(
+            "helmdeck: {}: {error}",
+            program.get_program().display()
+        )),
+    )
 }

@@ -1,8 +1,10 @@
 //! Sends a command's environment on stdin, before the command's input.
 //!
-//! So it affects only the command, and no list of processes shows it. It is sent only when the sandbox is ready.
+//! So it affects only the command, and no list of processes shows it. It is sent only when the
+//! sandbox is ready.
 //!
-//! Format: length in bytes (four bytes, little endian), then `name=value` with a zero byte after each.
+//! Format: length in bytes (four bytes, little endian), then `name=value` with a zero byte after
+//! each.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,8 +14,10 @@ use std::os::unix::ffi::OsStringExt;
 
 /// Encodes an environment for [`read`].
 pub(super) fn written(variables: &[(String, String)]) -> Vec<u8> {
-    let text: Vec<u8> =
-        variables.iter().flat_map(|(name, value)| [name, "=", value, "\0"].map(str::as_bytes).concat()).collect();
+    let text: Vec<u8> = variables
+        .iter()
+        .flat_map(|(name, value)| [name, "=", value, "\0"].map(str::as_bytes).concat())
+        .collect();
     let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
     [&length.to_le_bytes()[..], &text].concat()
 }

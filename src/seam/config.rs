@@ -1,4 +1,5 @@
-//! Settings. Nothing here is read from the environment: the caller that starts the seam fills them in.
+//! Settings. Nothing here is read from the environment: the caller that starts the seam fills them
+//! in.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,7 +17,8 @@ const KEPT: u8 = 40;
 pub struct Given {
     /// Where the setting comes from, for messages: `MEMORY_VAULT_PATH`.
     pub by: String,
-    /// The path as it was given; blanks around it are dropped, and a `~` at its begin is the home folder.
+    /// The path as it was given; blanks around it are dropped, and a `~` at its begin is the home
+    /// folder.
     pub path: OsString,
 }
 
@@ -27,7 +29,8 @@ pub enum QueryUse {
     /// Nothing: the argument is reserved.
     #[default]
     Reserved,
-    /// Leaves out notes of the project without any of the words; those with most of them come first.
+    /// Leaves out notes of the project without any of the words; those with most of them come
+    /// first.
     Filter,
 }
 
@@ -42,30 +45,31 @@ pub struct SeamConfig {
     pub home: Option<PathBuf>,
     /// Candidates for the vault; the first that is not blank counts.
     ///
-    /// They are `HELMDECK_MEMORY`, `MEMORY_ROOT`, `MEMORY_VAULT_PATH`, then the settings of helmdeck. One that names no
-    /// folder is broken, and hides those after it: a wrong setting must show.
+    /// They are `HELMDECK_MEMORY`, `MEMORY_ROOT`, `MEMORY_VAULT_PATH`, then the settings of
+    /// helmdeck. One that names no folder is broken, and hides those after it: a wrong setting must
+    /// show.
     pub vaults: Vec<Given>,
     /// The folder of `.agentm-config.json` (`AGENTM_INSTALL_PREFIX`); `~/.claude` if absent. It is
     /// asked when no vault is given.
     pub prefix: Option<PathBuf>,
     /// Whether that file is read. Default: yes.
     pub settings: bool,
-    /// Budgets in tokens that take the place of those of the phases (`HARNESS_RECALL_BUDGET_<PHASE>`).
-    /// Zero counts as none.
+    /// Budgets in tokens that take the place of those of the phases
+    /// (`HARNESS_RECALL_BUDGET_<PHASE>`). Zero counts as none.
     pub budgets: BTreeMap<Phase, usize>,
     /// How a query is used.
     pub query: QueryUse,
     /// The part of a budget reserved for the notes that come second, in percent. Default 40.
     ///
-    /// They are those of the project, or in the phase `documenter` those that are always loaded. More than 100 counts
-    /// as 100.
+    /// They are those of the project, or in the phase `documenter` those that are always loaded.
+    /// More than 100 counts as 100.
     pub kept_percent: u8,
     /// Whether the long-term memory in `.forge/` is read too. It is by default.
     pub forge: bool,
     /// Whether a context without a folder means the project around [`Self::cwd`]: the nearest
-    /// `.harness/` up to the root of the repository, else that root; outside of a repository, up to the
-    /// home folder or a folder of another user, else [`Self::cwd`]. It does by default; else it means
-    /// that folder itself.
+    /// `.harness/` up to the root of the repository, else that root; outside of a repository, up to
+    /// the home folder or a folder of another user, else [`Self::cwd`]. It does by default; else it
+    /// means that folder itself.
     pub discover: bool,
 }
 

@@ -24,7 +24,9 @@ pub struct Context {
 }
 
 /// Which file of a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::Display)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::Display,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Which {
@@ -51,6 +53,9 @@ impl FromStr for Which {
     type Err = StateError;
 
     fn from_str(name: &str) -> Result<Self, StateError> {
-        Self::ALL.into_iter().find(|which| which.as_str() == name).ok_or_else(|| StateError::usage(name))
+        Self::ALL
+            .into_iter()
+            .find(|which| which.as_str() == name)
+            .ok_or_else(|| StateError::usage(name))
     }
 }

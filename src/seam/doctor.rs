@@ -56,11 +56,13 @@ pub struct Doctor {
     pub recalled: usize,
     /// Warnings about what cannot be read.
     pub warnings: Vec<Warning>,
-    /// Layout of the vault: `projects`, `desk`, `personal-projects`, or `spaces` if the settings say.
+    /// Layout of the vault: `projects`, `desk`, `personal-projects`, or `spaces` if the settings
+    /// say.
     pub layout: Option<&'static str>,
     /// Whether the project is in the vault yet.
     pub in_vault: bool,
-    /// Whether `.project-mode` or `state_mode` keeps state in the project, even if there is a vault.
+    /// Whether `.project-mode` or `state_mode` keeps state in the project, even if there is a
+    /// vault.
     pub local: bool,
     /// The plan that `.harness/active-plan` binds the work tree to, or why it is unknown.
     ///
@@ -77,10 +79,18 @@ pub struct Doctor {
 impl Doctor {
     pub(crate) fn of(resolved: Resolved<'_>, config: &SeamConfig, context: &Context) -> Self {
         let look = resolved.look;
-        let recall = Recall::of(Resolved::of(look, config, context), config, context, None, None);
+        let recall = Recall::of(
+            Resolved::of(look, config, context),
+            config,
+            context,
+            None,
+            None,
+        );
         let slug = resolved.slug.as_ref().ok().and_then(Option::as_ref);
         let vault = resolved.vault.as_ref();
-        let place = vault.zip(slug).map(|((vault, _), slug)| vault.project(&slug.name));
+        let place = vault
+            .zip(slug)
+            .map(|((vault, _), slug)| vault.project(&slug.name));
         let phase = Phase::of(context.phase.as_deref().unwrap_or_default());
         let mut doctor = Self {
             ok: false,
@@ -92,7 +102,11 @@ impl Doctor {
             layout: place.as_ref().map(|place| layout(place.layout)),
             in_vault: place.as_ref().is_some_and(|place| place.exists),
             place: place.map(|place| place.path),
-            forge: resolved.forge(config).ok().flatten().map(|forge| forge.root().to_owned()),
+            forge: resolved
+                .forge(config)
+                .ok()
+                .flatten()
+                .map(|forge| forge.root().to_owned()),
             state: None,
             error: None,
             recalled: recall.entries,
@@ -108,7 +122,11 @@ impl Doctor {
         };
         match PlanFiles::of(&resolved, context.plan.as_deref()) {
             Ok(state) => {
-                let new = state.warnings.iter().filter(|warning| !doctor.warnings.contains(warning)).cloned();
+                let new = state
+                    .warnings
+                    .iter()
+                    .filter(|warning| !doctor.warnings.contains(warning))
+                    .cloned();
                 let new: Vec<Warning> = new.collect();
                 doctor.warnings.extend(new);
                 doctor.state = Some(state);
@@ -141,9 +159,16 @@ fn sources(resolved: &Resolved<'_>, config: &SeamConfig, phase: Phase) -> Vec<So
         add("_always-load".to_owned(), vault.always_load().notes.len());
         let place = resolved.name().map(|name| vault.project(name));
         for read in phase.reads() {
-            let Some(path) = place.as_ref().map(|place| place.path.join(read.path())) else { continue };
+            let Some(path) = place.as_ref().map(|place| place.path.join(read.path())) else {
+                continue;
+            };
             let found = match read {
-                Read::Index => usize::from(resolved.look.behind(&path).is_ok_and(|about| about.is_some())),
+                Read::Index => usize::from(
+                    resolved
+                        .look
+                        .behind(&path)
+                        .is_ok_and(|about| about.is_some()),
+                ),
                 _ => vault.notes(&path).map_or(0, |notes| notes.len()),
             };
             add(read.path().to_owned(), found);
@@ -155,8 +180,14 @@ fn sources(resolved: &Resolved<'_>, config: &SeamConfig, phase: Phase) -> Vec<So
         add(".forge/invariants".to_owned(), of(Topic::Invariant));
         for read in phase.reads() {
             let (name, found) = match read {
-                Read::Index => ("architecture", usize::from(forge.architecture().is_ok_and(|text| text.is_some()))),
-                Read::Questions => ("features", forge.open_features().map_or(0, |lines| lines.len())),
+                Read::Index => (
+                    "architecture",
+                    usize::from(forge.architecture().is_ok_and(|text| text.is_some())),
+                ),
+                Read::Questions => (
+                    "features",
+                    forge.open_features().map_or(0, |lines| lines.len()),
+                ),
                 Read::Decisions => (read.path(), of(Topic::Decision)),
                 Read::Issues => (read.path(), of(Topic::Issue)),
                 Read::Style => continue,
@@ -171,22 +202,47 @@ fn sources(resolved: &Resolved<'_>, config: &SeamConfig, phase: Phase) -> Vec<So
 impl fmt::Display for Doctor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = |name: &str, value: String| writeln!(f, "{name}: {}", one_line(&value));
-        let by = |value: String, by: Option<&str>| by.map_or_else(|| value.clone(), |by| format!("{value} ({by})"));
+        let by = |value: String, by: Option<&str>| {
+            by.map_or_else(|| value.clone(), |by| format!("{value} ({by})"))
+        };
         let none = || "none".to_owned();
         line("root", self.root.display().to_string())?;
-        line("project", self.project.clone().map_or_else(none, |name| by(name, self.project_from)))?;
+        line(
+            "project",
+            self.project
+                .clone()
+                .map_or_else(none, |name| by(name, self.project_from)),
+        )?;
         let vault = self.vault.as_ref().map(|path| path.display().to_string());
-        line("vault", vault.map_or_else(none, |path| by(path, self.vault_from.as_deref())))?;
+        line(
+            "vault",
+            vault.map_or_else(none, |path| by(path, self.vault_from.as_deref())),
+        )?;
         if let Some(place) = &self.place {
             let layout = self.layout.unwrap_or_default();
-            let there = if self.in_vault { layout.to_owned() } else { format!("{layout}, not there yet") };
+            let there = if self.in_vault {
+                layout.to_owned()
+            } else {
+                format!("{layout}, not there yet")
+            };
             line("place", by(place.display().to_string(), Some(&there)))?;
         }
-        line("forge", self.forge.as_ref().map_or_else(none, |path| path.display().to_string()))?;
+        line(
+            "forge",
+            self.forge
+                .as_ref()
+                .map_or_else(none, |path| path.display().to_string()),
+        )?;
         let store = match (&self.state, self.local) {
             (None, _) => none(),
             (_, true) => "project (local)".to_owned(),
-            (Some(PlanFiles { store: Store::Vault, .. }), _) => "vault".to_owned(),
+            (
+                Some(PlanFiles {
+                    store: Store::Vault,
+                    ..
+                }),
+                _,
+            ) => "vault".to_owned(),
             _ => "project".to_owned(),
         };
         line("state", store)?;
@@ -194,12 +250,21 @@ impl fmt::Display for Doctor {
             line("plan", state.plan.display().to_string())?;
         }
         line("marker", self.marker.clone().unwrap_or_else(none))?;
-        line("recall", format!("{} of {}, {} left out", self.recalled, self.phase, self.omitted))?;
+        line(
+            "recall",
+            format!(
+                "{} of {}, {} left out",
+                self.recalled, self.phase, self.omitted
+            ),
+        )?;
         for Source { name, found } in &self.sources {
             line("source", format!("{name}, {found}"))?;
         }
         for warning in &self.warnings {
-            line(&format!("warning[{}]", warning.code), warning.message.clone())?;
+            line(
+                &format!("warning[{}]", warning.code),
+                warning.message.clone(),
+            )?;
         }
         if let Some(error) = &self.error {
             line(&format!("error[{}]", error.fault.code()), error.to_string())?;

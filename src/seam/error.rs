@@ -57,38 +57,75 @@ pub struct StateError {
 }
 
 impl StateError {
-    pub(crate) fn corrupt(path: &Path, cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub(crate) fn corrupt(
+        path: &Path,
+        cause: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
         let fault = StateFault::CorruptState;
-        Self { fault, path: path.to_owned(), cause: cause.into(), remedy: remedy.into() }
+        Self {
+            fault,
+            path: path.to_owned(),
+            cause: cause.into(),
+            remedy: remedy.into(),
+        }
     }
 
-    pub(crate) fn unsafe_name(path: &Path, cause: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { fault: StateFault::UnsafeName, ..Self::corrupt(path, cause, remedy) }
+    pub(crate) fn unsafe_name(
+        path: &Path,
+        cause: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            fault: StateFault::UnsafeName,
+            ..Self::corrupt(path, cause, remedy)
+        }
     }
 
-    pub(crate) fn task_name_required(path: &Path, cause: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { fault: StateFault::TaskNameRequired, ..Self::corrupt(path, cause, remedy) }
+    pub(crate) fn task_name_required(
+        path: &Path,
+        cause: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            fault: StateFault::TaskNameRequired,
+            ..Self::corrupt(path, cause, remedy)
+        }
     }
 
     /// Makes the error for a working directory that no longer exists.
     pub(crate) fn nowhere() -> Self {
-        let (cause, remedy) =
-            ("the working folder does not exist", "go to one that does, or name one by its whole path");
-        Self { fault: StateFault::Usage, ..Self::corrupt(Path::new("."), cause, remedy) }
+        let (cause, remedy) = (
+            "the working folder does not exist",
+            "go to one that does, or name one by its whole path",
+        );
+        Self {
+            fault: StateFault::Usage,
+            ..Self::corrupt(Path::new("."), cause, remedy)
+        }
     }
 
     pub(crate) fn usage(name: &str) -> Self {
         let cause = format!("{name:?} is no file of a plan");
         Self {
             fault: StateFault::Usage,
-            ..Self::corrupt(Path::new("state"), cause, "ask for plan, progress or tracker")
+            ..Self::corrupt(
+                Path::new("state"),
+                cause,
+                "ask for plan, progress or tracker",
+            )
         }
     }
 }
 
 impl fmt::Display for StateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&one_line(&format!("{}: {}; {}", self.path.display(), self.cause, self.remedy)))
+        f.write_str(&one_line(&format!(
+            "{}: {}; {}",
+            self.path.display(),
+            self.cause,
+            self.remedy
+        )))
     }
 }
 
@@ -100,8 +137,8 @@ impl std::error::Error for StateError {}
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Warning {
     /// Which warning it is, for programs: `memory-unreadable`, `memory-hidden`, `nothing-fits`,
-    /// `unknown-phase`, `cwd-below-project`, `plan-misplaced`, `no-such-task`, or the code of an error
-    /// that this call goes on in spite of.
+    /// `unknown-phase`, `cwd-below-project`, `plan-misplaced`, `no-such-task`, or the code of an
+    /// error that this call goes on in spite of.
     pub code: &'static str,
     /// The problem, and its place.
     pub message: String,

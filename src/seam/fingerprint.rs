@@ -15,11 +15,13 @@ pub fn fingerprint(text: &str) -> String {
         .filter(|line| !line.is_empty())
         .collect();
     let folded = fold(&lines.join("\n"));
-    Sha256::digest(folded.as_bytes()).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        // Memory takes everything.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    Sha256::digest(folded.as_bytes())
+        .iter()
+        .fold(String::with_capacity(64), |mut hex, byte| {
+            // Memory takes everything.
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
 }
 
 /// Folds the case of a text (full folding of Unicode).
@@ -31,7 +33,9 @@ fn fold(text: &str) -> String {
             '\u{131}' => folded.push(character),
             '\u{1e9e}' => folded.push_str("ss"),
             // Cherokee folds to its large letters: the small ones came later.
-            '\u{13a0}'..='\u{13fd}' | '\u{ab70}'..='\u{abbf}' => folded.extend(character.to_uppercase()),
+            '\u{13a0}'..='\u{13fd}' | '\u{ab70}'..='\u{abbf}' => {
+                folded.extend(character.to_uppercase())
+            }
             other => folded.extend(other.to_uppercase().flat_map(char::to_lowercase)),
         }
     }
@@ -48,8 +52,14 @@ mod tests {
         assert_eq!(one, fingerprint("use the STRASSE.\nthen stop."));
         assert_ne!(one, fingerprint("use the strasse. then stop."));
         // sha256 of the bytes "use the strasse.\nthen stop."
-        assert_eq!(one, "2afb8b57d1e8e2ec648fd1be0653ca56ac4bdbcd45987fa75fc2595a444763a9");
-        assert_eq!(fingerprint(" \n"), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+        assert_eq!(
+            one,
+            "2afb8b57d1e8e2ec648fd1be0653ca56ac4bdbcd45987fa75fc2595a444763a9"
+        );
+        assert_eq!(
+            fingerprint(" \n"),
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+        );
     }
 
     #[test]

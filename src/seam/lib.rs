@@ -1,7 +1,11 @@
 #![doc = include_str!("README.md")]
 #![cfg_attr(
     test,
-    allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests make the files that are read")
+    allow(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        reason = "tests make the files that are read"
+    )
 )]
 
 mod config;

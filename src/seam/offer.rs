@@ -17,7 +17,14 @@ use crate::resolved::Resolved;
 /// Members from a caller, in the order in which they are shown.
 const FIRST: [&str; 5] = ["kind", "slug", "body", "confidence", "confidence_reason"];
 /// Added members, in order.
-const ADDED: [&str; 6] = ["project", "phase", "target", "target_key", "fingerprint", "duplicate_of"];
+const ADDED: [&str; 6] = [
+    "project",
+    "phase",
+    "target",
+    "target_key",
+    "fingerprint",
+    "duplicate_of",
+];
 /// The long-term memory of a project without a vault, from its root.
 const LONG_TERM: &str = ".forge/memory/long-term";
 /// Maximum number of notes compared with a candidate.
@@ -29,9 +36,9 @@ const KNOWLEDGE: &str = ".forge/memory/long-term/knowledge";
 
 /// A note that could be saved: the caller's members, and its target.
 ///
-/// Added are `project`, `phase` (if there is one), `target`, `target_key`, `fingerprint` and `duplicate_of`. The
-/// members have an order: `kind`, `slug`, `body`, `confidence`, `confidence_reason`, the caller's others, what was
-/// added.
+/// Added are `project`, `phase` (if there is one), `target`, `target_key`, `fingerprint` and
+/// `duplicate_of`. The members have an order: `kind`, `slug`, `body`, `confidence`,
+/// `confidence_reason`, the caller's others, what was added.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate(Vec<(String, Value)>);
 
@@ -39,7 +46,10 @@ impl Candidate {
     /// Returns a member.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+        self.0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value)
     }
 
     /// Returns the members in their order.
@@ -68,17 +78,33 @@ pub struct Offer {
 }
 
 impl Offer {
-    pub(crate) fn of(mut resolved: Resolved<'_>, config: &SeamConfig, context: &Context, candidate: &Value) -> Self {
+    pub(crate) fn of(
+        mut resolved: Resolved<'_>,
+        config: &SeamConfig,
+        context: &Context,
+        candidate: &Value,
+    ) -> Self {
         resolved.warn_of_slug();
         let mut members = match candidate {
-            empty if is_empty(empty) => return Self { candidates: Vec::new(), warnings: resolved.warnings },
+            empty if is_empty(empty) => {
+                return Self {
+                    candidates: Vec::new(),
+                    warnings: resolved.warnings,
+                };
+            }
             Value::Object(members) => members.clone(),
             other => Map::from_iter([("body".to_owned(), other.clone())]),
         };
         let Some(name) = resolved.name().cloned() else {
-            return Self { candidates: Vec::new(), warnings: resolved.warnings };
+            return Self {
+                candidates: Vec::new(),
+                warnings: resolved.warnings,
+            };
         };
-        let place = resolved.vault.as_ref().map(|(vault, _)| (vault, vault.project(&name)));
+        let place = resolved
+            .vault
+            .as_ref()
+            .map(|(vault, _)| (vault, vault.project(&name)));
         let forge = resolved.forge(config).unwrap_or_else(|warning| {
             resolved.warnings.push(warning);
             None
@@ -86,23 +112,34 @@ impl Offer {
         let (target, key) = match (&place, &forge) {
             (Some((_, place)), _) => (place.path.clone(), place.key.clone()),
             (None, Some(forge)) => (forge.root().join(LONG_TERM), LONG_TERM.to_owned()),
-            (None, None) => return Self { candidates: Vec::new(), warnings: resolved.warnings },
+            (None, None) => {
+                return Self {
+                    candidates: Vec::new(),
+                    warnings: resolved.warnings,
+                };
+            }
         };
         let body = members.get("body").and_then(Value::as_str);
         let mark = body.map(fingerprint);
-        let kind = members.get("kind").and_then(Value::as_str).and_then(|kind| Name::parse(kind).ok());
+        let kind = members
+            .get("kind")
+            .and_then(Value::as_str)
+            .and_then(|kind| Name::parse(kind).ok());
         // What is read is shown so, too.
         let shown = body.map(|body| fingerprint(&visible(body)));
         let of_vault = place.as_ref().zip(shown.as_ref());
-        let mut duplicate =
-            of_vault.and_then(|((vault, place), mark)| same_note(resolved.look, vault, place, kind.as_ref(), mark));
+        let mut duplicate = of_vault.and_then(|((vault, place), mark)| {
+            same_note(resolved.look, vault, place, kind.as_ref(), mark)
+        });
         if let (None, Some(forge), Some(mark)) = (&duplicate, &forge, &shown) {
             match same_entry(forge, mark) {
                 Ok(found) => duplicate = found,
                 Err(why) => resolved.warnings.push(Warning::unreadable(why)),
             }
         }
-        members.entry("project").or_insert_with(|| name.as_str().into());
+        members
+            .entry("project")
+            .or_insert_with(|| name.as_str().into());
         if let Some(phase) = context.phase.as_deref().filter(|phase| !phase.is_empty()) {
             members.entry("phase").or_insert_with(|| phase.into());
         }
@@ -110,7 +147,10 @@ impl Offer {
         members.insert("target_key".to_owned(), key.into());
         members.entry("fingerprint").or_insert_with(|| mark.into());
         members.insert("duplicate_of".to_owned(), duplicate.into());
-        Self { candidates: vec![in_order(members)], warnings: resolved.warnings }
+        Self {
+            candidates: vec![in_order(members)],
+            warnings: resolved.warnings,
+        }
     }
 }
 
@@ -128,7 +168,10 @@ fn is_empty(candidate: &Value) -> bool {
 
 fn in_order(mut members: Map<String, Value>) -> Candidate {
     let mut take = |names: &[&str]| -> Vec<(String, Value)> {
-        names.iter().filter_map(|name| members.remove_entry(*name)).collect()
+        names
+            .iter()
+            .filter_map(|name| members.remove_entry(*name))
+            .collect()
     };
     let (mut all, added) = (take(&FIRST), take(&ADDED));
     all.extend(members);
@@ -138,8 +181,8 @@ fn in_order(mut members: Map<String, Value>) -> Candidate {
 
 /// Finds a valid note with the same text.
 ///
-/// It looks in the project, among those of this kind, or among those that are always loaded. It compares the text, not
-/// the fingerprint once written into the note.
+/// It looks in the project, among those of this kind, or among those that are always loaded. It
+/// compares the text, not the fingerprint once written into the note.
 fn same_note(
     look: &dyn Look,
     vault: &Vault<'_>,
@@ -155,7 +198,9 @@ fn same_note(
     let is_same = |path: &Path| {
         let about = look.behind(path).ok().flatten()?;
         // To read a large one to its end would take long.
-        let size = Some(about).filter(|about| about.kind == Kind::File && about.size <= COMPARED)?.size;
+        let size = Some(about)
+            .filter(|about| about.kind == Kind::File && about.size <= COMPARED)?
+            .size;
         let note = vault.note(path, usize::try_from(size).ok()?).ok()??;
         Some(note.whole && note.holds() && fingerprint(note.text()) == mark)
     };
@@ -167,6 +212,9 @@ fn same_note(
 /// Finds learned knowledge with the same text. Returns the file, `#` and its id.
 fn same_entry(forge: &LongTerm<'_>, mark: &str) -> Result<Option<String>, String> {
     let same = |text: String| fingerprint(&visible(&text)) == mark;
-    let found = forge.learned()?.into_iter().find(|entry| entry.sayings().any(same));
+    let found = forge
+        .learned()?
+        .into_iter()
+        .find(|entry| entry.sayings().any(same));
     Ok(found.map(|entry| format!("{}#{}", forge.root().join(KNOWLEDGE).display(), entry.id)))
 }

@@ -4,7 +4,18 @@ use serde::Serialize;
 
 /// A phase of a dev loop.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, strum::IntoStaticStr, strum::Display,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    strum::IntoStaticStr,
+    strum::Display,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -43,7 +54,13 @@ pub(crate) enum Read {
 
 impl Read {
     /// All of them.
-    pub(crate) const ALL: [Self; 5] = [Self::Index, Self::Decisions, Self::Questions, Self::Issues, Self::Style];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Index,
+        Self::Decisions,
+        Self::Questions,
+        Self::Issues,
+        Self::Style,
+    ];
 
     /// Returns its path in the folder of a project.
     pub(crate) const fn path(self) -> &'static str {
@@ -59,20 +76,33 @@ impl Read {
 
 impl Phase {
     /// Every phase.
-    pub const ALL: [Self; 7] =
-        [Self::Setup, Self::Plan, Self::Work, Self::Review, Self::Release, Self::Bugfix, Self::Documenter];
+    pub const ALL: [Self; 7] = [
+        Self::Setup,
+        Self::Plan,
+        Self::Work,
+        Self::Review,
+        Self::Release,
+        Self::Bugfix,
+        Self::Documenter,
+    ];
 
     /// Returns the phase of a name; `work` for any other. Small letters matter.
     #[must_use]
     pub fn of(name: &str) -> Self {
-        Self::ALL.into_iter().find(|phase| phase.as_str() == name).unwrap_or_default()
+        Self::ALL
+            .into_iter()
+            .find(|phase| phase.as_str() == name)
+            .unwrap_or_default()
     }
 
-    /// Returns the phase that a misspelled name surely means, if it does not count as that one already.
+    /// Returns the phase that a misspelled name surely means, if it does not count as that one
+    /// already.
     ///
     /// The name differs in letter case or in blanks around it.
     pub(crate) fn meant(name: &str) -> Option<Self> {
-        let meant = Self::ALL.into_iter().find(|phase| phase.as_str().eq_ignore_ascii_case(name.trim()))?;
+        let meant = Self::ALL
+            .into_iter()
+            .find(|phase| phase.as_str().eq_ignore_ascii_case(name.trim()))?;
         Some(meant).filter(|meant| *meant != Self::of(name))
     }
 

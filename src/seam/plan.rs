@@ -38,8 +38,8 @@ impl Meant {
 
     /// Decides which plan is meant.
     ///
-    /// The caller's choice comes before the marker, which then is not read. This does not check whether the plan of a
-    /// marker exists.
+    /// The caller's choice comes before the marker, which then is not read. This does not check
+    /// whether the plan of a marker exists.
     pub(crate) fn of(resolved: &Resolved<'_>, plan: Option<&str>) -> Result<Self, StateError> {
         if let Some(plan) = plan {
             return match slug(plan) {
@@ -56,17 +56,27 @@ impl Meant {
         }
         let path = resolved.shown_harness(MARKER);
         let corrupt = |cause: String| {
-            Err(StateError::corrupt(&path, cause, "write the name of a plan into it, or remove it to use PLAN.md"))
+            Err(StateError::corrupt(
+                &path,
+                cause,
+                "write the name of a plan into it, or remove it to use PLAN.md",
+            ))
         };
         match resolved.read(MARKER, MOST_MARKER) {
             Short::Absent => Ok(Self::Nothing),
             Short::Lossy(_) => corrupt("it is no UTF-8 text".to_owned()),
             Short::Wrong(why) => corrupt(why),
             Short::Text(text) => match slug(&text) {
-                "" => corrupt(format!("it is blank or names no usable plan ({})", quoted(text.trim()))),
+                "" => corrupt(format!(
+                    "it is blank or names no usable plan ({})",
+                    quoted(text.trim())
+                )),
                 name => match Name::parse(name) {
                     Ok(name) => Ok(Self::Bound(name)),
-                    Err(why) => corrupt(format!("it names no safe plan ({}): {why}", quoted(text.trim()))),
+                    Err(why) => corrupt(format!(
+                        "it names no safe plan ({}): {why}",
+                        quoted(text.trim())
+                    )),
                 },
             },
         }
@@ -102,7 +112,9 @@ pub(crate) fn plan_in(file: &str) -> Option<Option<Name>> {
     match stem.strip_prefix("PLAN") {
         Some("") => Some(None),
         Some(rest) => {
-            let name = rest.strip_prefix('-').filter(|name| !matches!(*name, "" | "PLAN"))?;
+            let name = rest
+                .strip_prefix('-')
+                .filter(|name| !matches!(*name, "" | "PLAN"))?;
             Some(Some(Name::parse(name).ok()?))
         }
         None => None,
@@ -111,15 +123,20 @@ pub(crate) fn plan_in(file: &str) -> Option<Option<Name>> {
 
 /// Returns whether a file is a copy of a plan, left by a sync, a program or a person.
 ///
-/// For a note, `Rule (2)` and `Copy of a rule` are valid names. A plan's name has no such part, and its copy must not
-/// pass for another plan.
+/// For a note, `Rule (2)` and `Copy of a rule` are valid names. A plan's name has no such part, and
+/// its copy must not pass for another plan.
 fn is_copy(stem: &str) -> bool {
     let lower = stem.to_lowercase();
     let numbered = lower
         .strip_suffix(')')
         .and_then(|stem| stem.rsplit_once(" ("))
-        .is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()));
-    numbered || is_conflict(stem) || lower.contains("conflicted copy ") || lower.starts_with("copy of ")
+        .is_some_and(|(_, number)| {
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        });
+    numbered
+        || is_conflict(stem)
+        || lower.contains("conflicted copy ")
+        || lower.starts_with("copy of ")
 }
 
 /// A task: a folder `NNN-name` with the files of a plan.
@@ -134,18 +151,31 @@ impl Task {
         const MOST: usize = 100_000;
         let entries = resolved.look.list(tasks, MOST)?.unwrap_or_default();
         let folders = entries.into_iter().filter(|entry| entry.folder);
-        Ok(folders.filter_map(|entry| Self::of(entry.name.to_str()?)).collect())
+        Ok(folders
+            .filter_map(|entry| Self::of(entry.name.to_str()?))
+            .collect())
     }
 
     fn of(folder: &str) -> Option<Self> {
         let (number, short) = folder.split_once('-')?;
-        let fits = number.len() >= 3 && number.bytes().all(|byte| byte.is_ascii_digit()) && !short.is_empty();
-        if fits { Name::parse(folder).ok().map(|folder| Self { folder }) } else { None }
+        let fits = number.len() >= 3
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+            && !short.is_empty();
+        if fits {
+            Name::parse(folder).ok().map(|folder| Self { folder })
+        } else {
+            None
+        }
     }
 
     /// Returns whether a name means this task: its whole name, or the part behind the number.
     pub(crate) fn is(&self, name: &Name) -> bool {
-        self.folder == *name || self.folder.as_str().split_once('-').is_some_and(|(_, short)| short == name.as_str())
+        self.folder == *name
+            || self
+                .folder
+                .as_str()
+                .split_once('-')
+                .is_some_and(|(_, short)| short == name.as_str())
     }
 }
 
@@ -162,7 +192,11 @@ mod tests {
             assert_eq!(slug(foo), "foo", "{foo:?}");
         }
         assert_eq!(slug("my-plan"), "my-plan");
-        assert_eq!(slug("PLAN-PLAN-foo.md.md"), "PLAN-foo.md", "one of each is dropped");
+        assert_eq!(
+            slug("PLAN-PLAN-foo.md.md"),
+            "PLAN-foo.md",
+            "one of each is dropped"
+        );
         assert_eq!(slug("Foo"), "Foo", "small and large letters are kept");
     }
 
@@ -212,7 +246,12 @@ mod tests {
     #[test]
     fn a_task_is_meant_by_its_whole_name_or_without_its_number() {
         let task = Task::of("012-fix-it").unwrap();
-        for (name, is) in [("012-fix-it", true), ("fix-it", true), ("it", false), ("012", false)] {
+        for (name, is) in [
+            ("012-fix-it", true),
+            ("fix-it", true),
+            ("it", false),
+            ("012", false),
+        ] {
             assert_eq!(task.is(&Name::parse(name).unwrap()), is, "{name}");
         }
         for other in ["12-fix", "012-", "abc-d", "012", "-x"] {

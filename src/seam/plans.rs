@@ -57,24 +57,51 @@ impl Plans {
         // Who only looks the plans over need not name a task.
         let state = PlanFiles::of(&resolved, None).map(drop);
         if let Err(error) = &state {
-            let told = warnings.iter().any(|warning| warning.message == error.to_string());
+            let told = warnings
+                .iter()
+                .any(|warning| warning.message == error.to_string());
             if error.fault != StateFault::TaskNameRequired && !told {
-                warnings.push(Warning { code: error.fault.code(), message: error.to_string() });
+                warnings.push(Warning {
+                    code: error.fault.code(),
+                    message: error.to_string(),
+                });
             }
         }
-        let meant = state.and_then(|()| Meant::of(&resolved, None)).unwrap_or(Meant::Nothing);
+        let meant = state
+            .and_then(|()| Meant::of(&resolved, None))
+            .unwrap_or(Meant::Nothing);
         let bound = meant.name();
         let place = resolved.place();
-        let store = if place.is_some() { Store::Vault } else { Store::Project };
+        let store = if place.is_some() {
+            Store::Vault
+        } else {
+            Store::Project
+        };
         let mut plans = Vec::new();
         if let Some((place, (vault, _))) = place.as_ref().zip(resolved.vault.as_ref()) {
-            let mut shelf = Shelf { look: resolved.look, root: vault.root(), warnings: &mut warnings };
+            let mut shelf = Shelf {
+                look: resolved.look,
+                root: vault.root(),
+                warnings: &mut warnings,
+            };
             plans.extend(shelf.flat(&place.path.join(VAULT_STATE), bound));
             plans.extend(shelf.tasks(&resolved, &place.path.join(TASKS), bound));
         } else if let Some(folder) = resolved.own_harness().filter(|folder| folder.is_absolute()) {
-            plans.extend(Shelf { look: resolved.look, root: &folder, warnings: &mut warnings }.flat(&folder, bound));
+            plans.extend(
+                Shelf {
+                    look: resolved.look,
+                    root: &folder,
+                    warnings: &mut warnings,
+                }
+                .flat(&folder, bound),
+            );
         }
-        Self { store, plans, active: bound.map(ToString::to_string), warnings }
+        Self {
+            store,
+            plans,
+            active: bound.map(ToString::to_string),
+            warnings,
+        }
     }
 }
 
@@ -100,12 +127,19 @@ impl Shelf<'_> {
             }
         };
         let files = entries.iter().filter(|entry| !entry.folder);
-        let mut names: Vec<Option<Name>> = files.filter_map(|entry| plan_in(entry.name.to_str()?)).collect();
+        let mut names: Vec<Option<Name>> = files
+            .filter_map(|entry| plan_in(entry.name.to_str()?))
+            .collect();
         names.sort();
         let plan = |name: &Option<Name>| {
             let path = |which| folder.join(file(which, name.as_ref()));
             let active = bound.is_some() && name.as_ref() == bound;
-            self.show(name.as_ref().map(Name::as_str), path(Which::Plan), &path(Which::Progress), active)
+            self.show(
+                name.as_ref().map(Name::as_str),
+                path(Which::Plan),
+                &path(Which::Progress),
+                active,
+            )
         };
         names.iter().map(plan).collect()
     }
@@ -121,26 +155,50 @@ impl Shelf<'_> {
         let plan = |task: &Task| {
             let path = |which: Which| folder.join(&task.folder).join(format!("{which}.md"));
             let active = bound.is_some_and(|name| task.is(name));
-            self.show(Some(task.folder.as_str()), path(Which::Plan), &path(Which::Progress), active)
+            self.show(
+                Some(task.folder.as_str()),
+                path(Which::Plan),
+                &path(Which::Progress),
+                active,
+            )
         };
         tasks.iter().map(plan).collect()
     }
 
     fn show(&mut self, name: Option<&str>, path: PathBuf, progress: &Path, active: bool) -> Plan {
-        let status = self.read(&path, MOST_PLAN).and_then(|(text, _)| text.lines().find_map(status));
+        let status = self
+            .read(&path, MOST_PLAN)
+            .and_then(|(text, _)| text.lines().find_map(status));
         // Of what is longer, the last line is not known.
-        let progress = self.read(progress, MOST_PROGRESS).filter(|(_, whole)| *whole);
+        let progress = self
+            .read(progress, MOST_PROGRESS)
+            .filter(|(_, whole)| *whole);
         let last_progress = progress.and_then(|(text, _)| {
-            let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
+            let last = text
+                .lines()
+                .rev()
+                .map(str::trim)
+                .find(|line| !line.is_empty())?;
             Some(one_line(last).chars().take(LONGEST).collect())
         });
-        Plan { name: name.map(str::to_owned), path, status, last_progress, active }
+        Plan {
+            name: name.map(str::to_owned),
+            path,
+            status,
+            last_progress,
+            active,
+        }
     }
 
     /// Reads the start of a file, and returns whether that is all of it.
     fn read(&mut self, path: &Path, most: usize) -> Option<(String, bool)> {
         match self.look.read_within(self.root, path, most) {
-            Ok(contents) => contents.map(|read| (String::from_utf8_lossy(&read.bytes).into_owned(), read.whole)),
+            Ok(contents) => contents.map(|read| {
+                (
+                    String::from_utf8_lossy(&read.bytes).into_owned(),
+                    read.whole,
+                )
+            }),
             Err(error) => {
                 self.unreadable(path, error);
                 None
@@ -151,13 +209,17 @@ impl Shelf<'_> {
     fn is_within(&mut self, folder: &Path) -> bool {
         let out = self.look.leads_out(self.root, folder);
         if out {
-            self.unreadable(folder, format!("a link leads out of {}", self.root.display()));
+            self.unreadable(
+                folder,
+                format!("a link leads out of {}", self.root.display()),
+            );
         }
         !out
     }
 
     fn unreadable(&mut self, path: &Path, why: impl std::fmt::Display) {
-        self.warnings.push(Warning::unreadable(format!("{}: {why}", path.display())));
+        self.warnings
+            .push(Warning::unreadable(format!("{}: {why}", path.display())));
     }
 }
 
@@ -165,9 +227,14 @@ impl Shelf<'_> {
 fn status(line: &str) -> Option<String> {
     let marks = ['*', '-', '>', '#', ' ', '\t', '_'];
     let line = line.trim_start_matches(marks);
-    let value = line.strip_prefix("Status").or_else(|| line.strip_prefix("status"))?;
+    let value = line
+        .strip_prefix("Status")
+        .or_else(|| line.strip_prefix("status"))?;
     let value = value.trim_start_matches(['*', '_']).strip_prefix(':')?;
-    let value: String = one_line(value.trim_matches(['*', '_', ' ', '\t', '\r'])).chars().take(LONGEST).collect();
+    let value: String = one_line(value.trim_matches(['*', '_', ' ', '\t', '\r']))
+        .chars()
+        .take(LONGEST)
+        .collect();
     (!value.is_empty()).then_some(value)
 }
 
@@ -177,12 +244,22 @@ mod tests {
 
     #[test]
     fn a_status_is_found_however_it_is_written() {
-        for line in
-            ["Status: in work", "**Status:** in work", "- **Status**: in work", "status: in work", "> Status: in work "]
-        {
+        for line in [
+            "Status: in work",
+            "**Status:** in work",
+            "- **Status**: in work",
+            "status: in work",
+            "> Status: in work ",
+        ] {
             assert_eq!(status(line).as_deref(), Some("in work"), "{line}");
         }
-        for line in ["Statuses: x", "The Status: x", "Status:", "Status", "**Status:** "] {
+        for line in [
+            "Statuses: x",
+            "The Status: x",
+            "Status:",
+            "Status",
+            "**Status:** ",
+        ] {
             assert_eq!(status(line), None, "{line}");
         }
     }

@@ -1,8 +1,8 @@
 //! Read-only access to project memory and note vaults, by types that cannot write.
 //!
-//! All file access of this crate goes through a [`Look`]. No function of a [`Look`], nor of anything
-//! made from one, creates, changes, locks or removes a file. A type that can write isn't reachable from
-//! here:
+//! All file access of this crate goes through a [`Look`]. No function of a [`Look`], nor of
+//! anything made from one, creates, changes, locks or removes a file. A type that can write isn't
+//! reachable from here:
 //!
 //! ```
 //! fn reads(look: &dyn helmdeck_seam::readers::Look) {
@@ -32,13 +32,17 @@
 //! }
 //! ```
 //!
-//! Other programs wrote these files. Pass their texts through [`helmdeck_core::text`] before you show them.
+//! Other programs wrote these files. Pass their texts through [`helmdeck_core::text`] before you
+//! show them.
 //!
 //! A [`Vault`] is a folder of notes in agentm's layout. [`LongTerm`] is the long-term memory in a
 //! project's own `.forge/`.
 
 mod long_term;
-#[expect(clippy::disallowed_methods, reason = "the one place that opens files, for reading")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that opens files, for reading"
+)]
 mod look;
 mod name;
 mod vault;
@@ -46,4 +50,6 @@ mod vault;
 pub use long_term::{Learned, LongTerm, Topic};
 pub use look::{Contents, DirEntry, Disk, FileInfo, Kind, Look};
 pub use name::{Name, Unsafe};
-pub use vault::{AlwaysLoad, Layout, Note, NoteFile, Priority, ProjectFolder, Spaces, Vault, is_conflict};
+pub use vault::{
+    AlwaysLoad, Layout, Note, NoteFile, Priority, ProjectFolder, Spaces, Vault, is_conflict,
+};

@@ -29,8 +29,8 @@ pub struct Recall {
     pub text: String,
     /// Number of notes in it.
     pub entries: usize,
-    /// The first of the notes that had no room, by what they are called: at most 20, and fewer if their
-    /// names are long for the budget.
+    /// The first of the notes that had no room, by what they are called: at most 20, and fewer if
+    /// their names are long for the budget.
     pub omitted: Vec<String>,
     /// Number of notes without room.
     pub omitted_count: usize,
@@ -49,13 +49,26 @@ impl Recall {
         let phase = Phase::of(context.phase.as_deref().unwrap_or_default());
         let positive = |tokens: usize| Some(tokens).filter(|tokens| *tokens > 0);
         let set = || config.budgets.get(&phase).copied().and_then(positive);
-        let budget = limit.and_then(positive).or_else(set).unwrap_or(phase.budget()).min(MOST_TOKENS);
+        let budget = limit
+            .and_then(positive)
+            .or_else(set)
+            .unwrap_or(phase.budget())
+            .min(MOST_TOKENS);
         resolved.warn_of_slug();
-        if let Some((word, meant)) = context.phase.as_deref().and_then(|word| Some((word, Phase::meant(word)?))) {
-            let why = format!("{} is no phase, and counts as {phase}; for that phase write {meant}", quoted(word));
+        if let Some((word, meant)) = context
+            .phase
+            .as_deref()
+            .and_then(|word| Some((word, Phase::meant(word)?)))
+        {
+            let why = format!(
+                "{} is no phase, and counts as {phase}; for that phase write {meant}",
+                quoted(word)
+            );
             resolved.warnings.push(Warning::unknown_phase(why));
         }
-        let name = resolved.name().map_or_else(|| "(unknown)".to_owned(), ToString::to_string);
+        let name = resolved
+            .name()
+            .map_or_else(|| "(unknown)".to_owned(), ToString::to_string);
         let header = |entries: usize| {
             format!(
                 "# Auto-context recall — phase: {phase}, project: {name}\n(budget: ~{budget} tokens, entries: {entries})\n\n"
@@ -72,12 +85,21 @@ impl Recall {
         warnings.extend(packed.warning);
         let (entries, omitted_count) = (packed.parts.len(), packed.omitted_count);
         if entries == 0 && omitted_count > 0 {
-            let first = packed.omitted.first().map(String::as_str).unwrap_or_default();
+            let first = packed
+                .omitted
+                .first()
+                .map(String::as_str)
+                .unwrap_or_default();
             warnings.push(Warning::nothing_fits(format!(
                 "notes: {omitted_count}, the first is {first}; none has room in a budget of {budget} tokens"
             )));
         }
-        let mut recall = Self { omitted: few(packed.omitted, all), omitted_count, warnings, ..Self::default() };
+        let mut recall = Self {
+            omitted: few(packed.omitted, all),
+            omitted_count,
+            warnings,
+            ..Self::default()
+        };
         if entries > 0 {
             recall.entries = entries;
             recall.text = header(entries);
@@ -85,7 +107,9 @@ impl Recall {
             recall.text.push('\n');
             // That last line feed, too.
             let left = all.saturating_sub(quarters(&recall.text));
-            recall.text.extend(omission(&recall.omitted, omitted_count, left));
+            recall
+                .text
+                .extend(omission(&recall.omitted, omitted_count, left));
         }
         recall
     }
@@ -108,12 +132,19 @@ fn omission(names: &[String], count: usize, room: usize) -> Option<String> {
         return None;
     }
     let line = |named: usize| {
-        let more = if named < count { format!(" and {} more", count - named) } else { String::new() };
+        let more = if named < count {
+            format!(" and {} more", count - named)
+        } else {
+            String::new()
+        };
         if named == 0 {
             format!("(left out: {count})\n")
         } else {
             format!("(left out: {}{more})\n", names[..named].join("; "))
         }
     };
-    (0..=names.len()).rev().map(line).find(|line| quarters(line) <= room)
+    (0..=names.len())
+        .rev()
+        .map(line)
+        .find(|line| quarters(line) <= room)
 }

@@ -1,4 +1,5 @@
-//! Common start of all calls: the root of the project, its name, the vault, and where state is stored.
+//! Common start of all calls: the root of the project, its name, the vault, and where state is
+//! stored.
 
 use std::path::{Path, PathBuf};
 
@@ -28,8 +29,16 @@ const MOST_PROJECT: usize = 1 << 20;
 const MOST_MODE: usize = 4_096;
 
 /// Of these, every vault has one.
-const VAULT: [&str; 8] =
-    ["projects", "memory", "desk", "personal", "personal-private", "personal-projects", "_inbox", ".obsidian"];
+const VAULT: [&str; 8] = [
+    "projects",
+    "memory",
+    "desk",
+    "personal",
+    "personal-private",
+    "personal-projects",
+    "_inbox",
+    ".obsidian",
+];
 
 /// Name of a project, and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +74,10 @@ pub(crate) struct Resolved<'a> {
 
 impl<'a> Resolved<'a> {
     pub(crate) fn of(look: &'a dyn Look, config: &SeamConfig, context: &Context) -> Self {
-        let given = context.cwd.as_deref().filter(|path| !path.as_os_str().is_empty());
+        let given = context
+            .cwd
+            .as_deref()
+            .filter(|path| !path.as_os_str().is_empty());
         let at = config.cwd.join(given.unwrap_or(Path::new("")));
         let mut resolved = Self {
             look,
@@ -82,7 +94,9 @@ impl<'a> Resolved<'a> {
         };
         if !resolved.root.is_absolute() {
             let error = StateError::nowhere();
-            resolved.warnings.push(Warning::unreadable(error.to_string()));
+            resolved
+                .warnings
+                .push(Warning::unreadable(error.to_string()));
             resolved.corrupt = Some(error);
             return resolved;
         }
@@ -97,7 +111,10 @@ impl<'a> Resolved<'a> {
 
     /// Finds the repository and the root of the project around the requested folder.
     fn find_root(&mut self, config: &SeamConfig) {
-        let at = self.look.real(&self.root).unwrap_or_else(|| self.root.clone());
+        let at = self
+            .look
+            .real(&self.root)
+            .unwrap_or_else(|| self.root.clone());
         match Repository::find(&LookedAt(self.look), &at, self.named) {
             Ok(repository) => self.repository = repository,
             Err(why) => self.warnings.push(Warning::unreadable(why)),
@@ -105,7 +122,10 @@ impl<'a> Resolved<'a> {
         if !self.named {
             let home = config.home.as_ref().and_then(|home| self.look.real(home));
             let found = self.discover(&at, home.as_deref());
-            let root = self.repository.as_ref().and_then(|repository| repository.root.clone());
+            let root = self
+                .repository
+                .as_ref()
+                .and_then(|repository| repository.root.clone());
             if let Some(root) = found.or(root) {
                 self.shown.clone_from(&root);
                 self.root = root;
@@ -117,34 +137,55 @@ impl<'a> Resolved<'a> {
         }
     }
 
-    /// Warns that a named folder is in a project whose marker does not count: nothing above it does.
+    /// Warns that a named folder is in a project whose marker does not count: nothing above it
+    /// does.
     fn warn_of_above(&mut self, at: &Path) {
-        let Some(top) = self.repository.as_ref().and_then(|repository| repository.root.as_deref()) else { return };
+        let Some(top) = self
+            .repository
+            .as_ref()
+            .and_then(|repository| repository.root.as_deref())
+        else {
+            return;
+        };
         let has = |folder: &Path| matches!(self.look.about(&folder.join(HARNESS)), Ok(Some(_)));
         if at == top || !at.starts_with(top) || has(at) {
             return;
         }
-        let above = at.ancestors().skip(1).take_while(|folder| folder.starts_with(top)).find(|folder| has(folder));
+        let above = at
+            .ancestors()
+            .skip(1)
+            .take_while(|folder| folder.starts_with(top))
+            .find(|folder| has(folder));
         if let Some(above) = above {
             let (at, harness) = (at.display(), above.join(HARNESS));
-            let why = format!("{at} is taken as the root of a project, and {} is not asked", harness.display());
+            let why = format!(
+                "{at} is taken as the root of a project, and {} is not asked",
+                harness.display()
+            );
             self.warnings.push(Warning::below(why));
         }
     }
 
     /// Returns the folder that holds the nearest `.harness` of the current user.
     ///
-    /// It looks up to the root of the repository. Outside of a repository it looks neither in the folders of other
-    /// users nor above the home folder.
+    /// It looks up to the root of the repository. Outside of a repository it looks neither in the
+    /// folders of other users nor above the home folder.
     fn discover(&mut self, at: &Path, home: Option<&Path>) -> Option<PathBuf> {
-        let root = self.repository.as_ref().and_then(|repository| repository.root.clone());
+        let root = self
+            .repository
+            .as_ref()
+            .and_then(|repository| repository.root.clone());
         for folder in at.ancestors() {
             let within = match &root {
                 Some(root) => folder.starts_with(root),
                 None => {
                     let above = home.is_some_and(|home| home != folder && home.starts_with(folder));
                     // The owner of a folder that cannot be looked at is unknown.
-                    let own = || self.look.about(folder).is_ok_and(|about| about.is_some_and(|about| !about.foreign));
+                    let own = || {
+                        self.look
+                            .about(folder)
+                            .is_ok_and(|about| about.is_some_and(|about| !about.foreign))
+                    };
                     folder == at || (!above && own())
                 }
             };
@@ -155,7 +196,10 @@ impl<'a> Resolved<'a> {
             match self.look.about(&harness) {
                 Ok(None) => {}
                 Ok(Some(about)) if about.foreign => {
-                    self.warnings.push(Warning::unreadable(format!("{}: {FOREIGN}", harness.display())));
+                    self.warnings.push(Warning::unreadable(format!(
+                        "{}: {FOREIGN}",
+                        harness.display()
+                    )));
                 }
                 // One that cannot be looked at may bind: nothing above it is asked.
                 Ok(Some(_)) | Err(_) => return Some(folder.to_owned()),
@@ -165,7 +209,11 @@ impl<'a> Resolved<'a> {
     }
 
     fn is_others(&self, path: &Path) -> bool {
-        self.look.about(path).ok().flatten().is_some_and(|about| about.foreign)
+        self.look
+            .about(path)
+            .ok()
+            .flatten()
+            .is_some_and(|about| about.foreign)
     }
 
     /// Reads a short file in `.harness/`.
@@ -197,14 +245,24 @@ impl<'a> Resolved<'a> {
         if !config.forge {
             return Ok(None);
         }
-        let root = self.look.real(&self.root).unwrap_or_else(|| self.root.clone());
-        let repository = self.repository.as_ref().and_then(|repository| repository.root.as_deref());
+        let root = self
+            .look
+            .real(&self.root)
+            .unwrap_or_else(|| self.root.clone());
+        let repository = self
+            .repository
+            .as_ref()
+            .and_then(|repository| repository.root.as_deref());
         // In a folder that was named, it is not asked whose it is.
         let named = Some(&*root).filter(|_| self.named);
-        let found = LongTerm::find(self.look, &root, repository.or(named)).map_err(Warning::unreadable)?;
+        let found =
+            LongTerm::find(self.look, &root, repository.or(named)).map_err(Warning::unreadable)?;
         let forge = found.as_ref().map(|forge| forge.root().join(FORGE));
         match forge.filter(|forge| named != forge.parent() && self.is_others(forge)) {
-            Some(forge) => Err(Warning::unreadable(format!("{}: {FOREIGN}", forge.display()))),
+            Some(forge) => Err(Warning::unreadable(format!(
+                "{}: {FOREIGN}",
+                forge.display()
+            ))),
             None => Ok(found),
         }
     }
@@ -220,11 +278,17 @@ impl<'a> Resolved<'a> {
         if !config.settings {
             return Settings::default();
         }
-        let prefix = config.prefix.clone().or_else(|| Some(config.home.as_ref()?.join(".claude")));
-        let Some(prefix) = prefix else { return Settings::default() };
+        let prefix = config
+            .prefix
+            .clone()
+            .or_else(|| Some(config.home.as_ref()?.join(".claude")));
+        let Some(prefix) = prefix else {
+            return Settings::default();
+        };
         match Settings::read(self.look, &config.cwd.join(expand(&prefix, config))) {
             Ok(settings) => {
-                self.warnings.extend(settings.wrong.iter().map(Warning::unreadable));
+                self.warnings
+                    .extend(settings.wrong.iter().map(Warning::unreadable));
                 settings
             }
             Err(why) => {
@@ -234,13 +298,24 @@ impl<'a> Resolved<'a> {
         }
     }
 
-    fn find_vault(&mut self, config: &SeamConfig, settings: &Settings) -> Option<(Vault<'a>, String)> {
+    fn find_vault(
+        &mut self,
+        config: &SeamConfig,
+        settings: &Settings,
+    ) -> Option<(Vault<'a>, String)> {
         let given = config.vaults.iter().find_map(|given| {
-            let path =
-                given.path.to_str().map_or_else(|| PathBuf::from(&given.path), |path| PathBuf::from(path.trim()));
+            let path = given.path.to_str().map_or_else(
+                || PathBuf::from(&given.path),
+                |path| PathBuf::from(path.trim()),
+            );
             (!path.as_os_str().is_empty()).then(|| (given.by.clone(), path))
         });
-        let set = || settings.vault.as_ref().map(|(by, path)| ((*by).to_owned(), PathBuf::from(path)));
+        let set = || {
+            settings
+                .vault
+                .as_ref()
+                .map(|(by, path)| ((*by).to_owned(), PathBuf::from(path)))
+        };
         let is_given = given.is_some();
         let Some((by, path)) = given.or_else(set) else {
             if settings.wants_vault {
@@ -258,30 +333,49 @@ impl<'a> Resolved<'a> {
         let mut spaces = Spaces::default();
         for (name, path) in &settings.spaces {
             if let Err(why) = spaces.set(name, path) {
-                self.warnings.push(Warning::unreadable(format!("plugins.obsidian-vault.spaces: {why}")));
+                self.warnings.push(Warning::unreadable(format!(
+                    "plugins.obsidian-vault.spaces: {why}"
+                )));
             }
         }
         if !self.is_vault(&root, settings) {
-            let why = format!("{by}: {} holds nothing that a vault has, such as projects/ or memory/", root.display());
+            let why = format!(
+                "{by}: {} holds nothing that a vault has, such as projects/ or memory/",
+                root.display()
+            );
             self.warnings.push(Warning::unreadable(why));
         }
         let vault = Vault::new(self.look, root, spaces);
         // What is given directly is the root already.
-        let Some(inner) = settings.memory_root.as_ref().filter(|_| !is_given) else { return Some((vault, by)) };
+        let Some(inner) = settings.memory_root.as_ref().filter(|_| !is_given) else {
+            return Some((vault, by));
+        };
         match vault.within(inner) {
             Ok(vault) if self.is_folder(vault.root()) => return Some((vault, by)),
-            Ok(vault) => self.warnings.push(Warning::unreadable(format!("{} is no folder", vault.root().display()))),
-            Err(why) => self.warnings.push(Warning::unreadable(format!("plugins.obsidian-vault.memory_root: {why}"))),
+            Ok(vault) => self.warnings.push(Warning::unreadable(format!(
+                "{} is no folder",
+                vault.root().display()
+            ))),
+            Err(why) => self.warnings.push(Warning::unreadable(format!(
+                "plugins.obsidian-vault.memory_root: {why}"
+            ))),
         }
         None
     }
 
     /// Returns whether a folder has anything of a vault in it. An empty one is a vault that begins.
     fn is_vault(&self, root: &Path, settings: &Settings) -> bool {
-        let set = settings.spaces.iter().map(|(_, path)| path.as_str()).chain(settings.memory_root.as_deref());
+        let set = settings
+            .spaces
+            .iter()
+            .map(|(_, path)| path.as_str())
+            .chain(settings.memory_root.as_deref());
         let mut names = VAULT.into_iter().chain(set);
         names.any(|name| matches!(self.look.about(&root.join(name)), Ok(Some(_))))
-            || self.look.list(root, 1).is_ok_and(|entries| entries.is_none_or(|entries| entries.is_empty()))
+            || self
+                .look
+                .list(root, 1)
+                .is_ok_and(|entries| entries.is_none_or(|entries| entries.is_empty()))
     }
 
     /// Checks `.harness`: if it exists and is no folder, it hides what is bound.
@@ -297,12 +391,18 @@ impl<'a> Resolved<'a> {
             (_, Ok(_)) => "it is no folder".to_owned(),
             (Err(error), _) | (_, Err(error)) => error.to_string(),
         };
-        self.bad(&self.shown.join(HARNESS), wrong, "make it a folder, or move it away");
+        self.bad(
+            &self.shown.join(HARNESS),
+            wrong,
+            "make it a folder, or move it away",
+        );
     }
 
     fn bad(&mut self, path: &Path, cause: String, remedy: &str) {
-        self.warnings.push(Warning::unreadable(format!("{}: {cause}", path.display())));
-        self.corrupt.get_or_insert_with(|| StateError::corrupt(path, cause, remedy));
+        self.warnings
+            .push(Warning::unreadable(format!("{}: {cause}", path.display())));
+        self.corrupt
+            .get_or_insert_with(|| StateError::corrupt(path, cause, remedy));
     }
 
     fn is_local(&mut self, settings: &Settings) -> bool {
@@ -311,7 +411,11 @@ impl<'a> Resolved<'a> {
             Short::Absent => String::new(),
             Short::Text(text) => text,
             Short::Lossy(_) => {
-                self.bad(&self.shown_harness(MODE), "it is no UTF-8 text".to_owned(), remedy);
+                self.bad(
+                    &self.shown_harness(MODE),
+                    "it is no UTF-8 text".to_owned(),
+                    remedy,
+                );
                 String::new()
             }
             Short::Wrong(why) => {
@@ -320,39 +424,67 @@ impl<'a> Resolved<'a> {
             }
         };
         let own = Some(own.trim()).filter(|own| !own.is_empty());
-        if let Some(own) = own.filter(|own| !MODES.iter().any(|mode| mode.eq_ignore_ascii_case(own))) {
+        if let Some(own) =
+            own.filter(|own| !MODES.iter().any(|mode| mode.eq_ignore_ascii_case(own)))
+        {
             let path = self.shown_harness(MODE);
-            let why = format!("{}: {} is no mode, and counts as backend; {remedy}", path.display(), quoted(own));
+            let why = format!(
+                "{}: {} is no mode, and counts as backend; {remedy}",
+                path.display(),
+                quoted(own)
+            );
             self.warnings.push(Warning::unreadable(why));
         }
-        own.or(settings.state_mode.as_deref()).is_some_and(|mode| mode.eq_ignore_ascii_case("local"))
+        own.or(settings.state_mode.as_deref())
+            .is_some_and(|mode| mode.eq_ignore_ascii_case("local"))
     }
 
     fn find_slug(&mut self) -> Result<Option<Slug>, StateError> {
         if let Some((name, from)) = self.own_name() {
             let path = self.shown_harness(PROJECT);
             let remedy = format!("write a name without slashes and control characters as {from}");
-            return Name::parse(&name).map(|name| Some(Slug { name, from })).map_err(|why| {
-                StateError::unsafe_name(&path, format!("unsafe project name {}: {why}", quoted(&name)), remedy)
-            });
+            return Name::parse(&name)
+                .map(|name| Some(Slug { name, from }))
+                .map_err(|why| {
+                    StateError::unsafe_name(
+                        &path,
+                        format!("unsafe project name {}: {why}", quoted(&name)),
+                        remedy,
+                    )
+                });
         }
-        let Some(repository) = &self.repository else { return Ok(None) };
-        let origin = repository.origin(&LookedAt(self.look)).unwrap_or_else(|why| {
-            self.warnings.push(Warning::unreadable(why));
-            None
-        });
-        let Some(origin) = origin else { return Ok(None) };
+        let Some(repository) = &self.repository else {
+            return Ok(None);
+        };
+        let origin = repository
+            .origin(&LookedAt(self.look))
+            .unwrap_or_else(|why| {
+                self.warnings.push(Warning::unreadable(why));
+                None
+            });
+        let Some(origin) = origin else {
+            return Ok(None);
+        };
         let name = project_name(&origin);
         if name.is_empty() {
             return Ok(None);
         }
         match Name::parse(name) {
-            Ok(name) => Ok(Some(Slug { name, from: "origin" })),
+            Ok(name) => Ok(Some(Slug {
+                name,
+                from: "origin",
+            })),
             // Without a vault, and in local mode, it is not needed.
             Err(_) if self.vault.is_none() || self.local => Ok(None),
             Err(why) => {
-                let cause = format!("unsafe project name {} in the address of origin: {why}", quoted(name));
-                let remedy = format!("write the name as vault_project into {}", self.shown_harness(PROJECT).display());
+                let cause = format!(
+                    "unsafe project name {} in the address of origin: {why}",
+                    quoted(name)
+                );
+                let remedy = format!(
+                    "write the name as vault_project into {}",
+                    self.shown_harness(PROJECT).display()
+                );
                 Err(StateError::unsafe_name(&repository.config(), cause, remedy))
             }
         }
@@ -377,20 +509,29 @@ impl<'a> Resolved<'a> {
         let value: Value = match serde_json::from_str(&text) {
             Ok(value) => value,
             Err(error) => {
-                let why = format!("{}: it is no JSON, and is passed over: {error}", shown.display());
+                let why = format!(
+                    "{}: it is no JSON, and is passed over: {error}",
+                    shown.display()
+                );
                 self.warnings.push(Warning::unreadable(why));
                 return None;
             }
         };
         let mut wrong = Vec::new();
         let name = name_of(&value, &mut wrong);
-        let told = wrong.iter().map(|why| Warning::unreadable(format!("{}: {why}", shown.display())));
+        let told = wrong
+            .iter()
+            .map(|why| Warning::unreadable(format!("{}: {why}", shown.display())));
         self.warnings.extend(told);
         name
     }
 
     pub(crate) fn is_folder(&self, path: &Path) -> bool {
-        self.look.behind(path).ok().flatten().is_some_and(|about| about.kind == Kind::Folder)
+        self.look
+            .behind(path)
+            .ok()
+            .flatten()
+            .is_some_and(|about| about.kind == Kind::Folder)
     }
 }
 
@@ -399,7 +540,10 @@ fn name_of(value: &Value, wrong: &mut Vec<String>) -> Option<(String, &'static s
     if !value.is_object() {
         wrong.push("it holds no JSON object, and is passed over".to_owned());
     }
-    if let Some(name) = value.get("vault_project").and_then(|name| text(name, "vault_project", wrong)) {
+    if let Some(name) = value
+        .get("vault_project")
+        .and_then(|name| text(name, "vault_project", wrong))
+    {
         return Some((name, "vault_project"));
     }
     let github = value.get("github").filter(|github| !github.is_null())?;
@@ -410,7 +554,10 @@ fn name_of(value: &Value, wrong: &mut Vec<String>) -> Option<(String, &'static s
     let last = repo.rsplit('/').next().unwrap_or(&repo);
     let name = last.strip_suffix(".git").unwrap_or(last);
     if name.is_empty() {
-        wrong.push(format!("github.repo has no name at its end, and is passed over ({})", quoted(&repo)));
+        wrong.push(format!(
+            "github.repo has no name at its end, and is passed over ({})",
+            quoted(&repo)
+        ));
         return None;
     }
     Some((name.to_owned(), "github.repo"))
@@ -426,7 +573,9 @@ fn expand(path: &Path, config: &SeamConfig) -> PathBuf {
 
 /// Returns a path without `.` and doubled slashes; `..` stays, for it may follow a link.
 fn tidy(path: &Path) -> PathBuf {
-    path.components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect()
+    path.components()
+        .filter(|part| !matches!(part, std::path::Component::CurDir))
+        .collect()
 }
 
 #[cfg(test)]
@@ -435,7 +584,13 @@ mod tests {
 
     #[test]
     fn paths_are_shown_as_they_are_written() {
-        for (path, shown) in [("/a//b/./c/", "/a/b/c"), (".", ""), ("./a", "a"), ("a/../b", "a/../b"), ("~", "~")] {
+        for (path, shown) in [
+            ("/a//b/./c/", "/a/b/c"),
+            (".", ""),
+            ("./a", "a"),
+            ("a/../b", "a/../b"),
+            ("~", "~"),
+        ] {
             assert_eq!(tidy(Path::new(path)), Path::new(shown), "{path}");
         }
     }

@@ -36,11 +36,16 @@ impl Seam {
     }
 
     /// Returns what memory knows of where the caller works, as Markdown within a budget of `limit`
-    /// tokens (that of the phase if absent or zero). It is empty if there is no memory, it cannot be
-    /// read, or it knows nothing. `query` does nothing unless [`QueryUse`](crate::QueryUse) says
+    /// tokens (that of the phase if absent or zero). It is empty if there is no memory, it cannot
+    /// be read, or it knows nothing. `query` does nothing unless [`QueryUse`](crate::QueryUse) says
     /// otherwise.
     #[must_use]
-    pub fn recall_here(&self, context: &Context, query: Option<&str>, limit: Option<usize>) -> String {
+    pub fn recall_here(
+        &self,
+        context: &Context,
+        query: Option<&str>,
+        limit: Option<usize>,
+    ) -> String {
         self.recall(context, query, limit).text
     }
 
@@ -50,9 +55,9 @@ impl Seam {
         Recall::of(self.resolved(context), &self.config, context, query, limit)
     }
 
-    /// Returns the candidate with the project, the phase and the place it would be saved in: one, or
-    /// none if there is no memory, no project or nothing to save. Nothing is saved, and the candidate
-    /// itself stays as it is.
+    /// Returns the candidate with the project, the phase and the place it would be saved in: one,
+    /// or none if there is no memory, no project or nothing to save. Nothing is saved, and the
+    /// candidate itself stays as it is.
     #[must_use]
     pub fn offer_save_here(&self, context: &Context, candidate: &Value) -> Vec<Candidate> {
         self.offer(context, candidate).candidates
@@ -69,10 +74,12 @@ impl Seam {
     /// Without a vault it is in the project's own `.harness/`.
     ///
     /// # Errors
-    /// `corrupt-state` if what binds the work tree to a plan exists and cannot be trusted; `unsafe-name` for a plan or
-    /// a project whose name is no part of a path; `task-name-required` if the project has tasks and none is named.
+    /// `corrupt-state` if what binds the work tree to a plan exists and cannot be trusted;
+    /// `unsafe-name` for a plan or a project whose name is no part of a path; `task-name-required`
+    /// if the project has tasks and none is named.
     pub fn state_path(&self, context: &Context, which: Which) -> Result<PathBuf, StateError> {
-        self.state(context).map(|state| state.path(which).to_owned())
+        self.state(context)
+            .map(|state| state.path(which).to_owned())
     }
 
     /// Returns the paths of all files of the plan: as [`Self::state_path`], looked up once.
@@ -94,8 +101,12 @@ impl Seam {
     pub fn has_source(&self, context: &Context) -> bool {
         let resolved = self.resolved(context);
         resolved.vault.is_some()
-            || resolved.own_harness().is_some_and(|harness| resolved.is_folder(&harness))
-            || resolved.forge(&self.config).is_ok_and(|forge| forge.is_some())
+            || resolved
+                .own_harness()
+                .is_some_and(|harness| resolved.is_folder(&harness))
+            || resolved
+                .forge(&self.config)
+                .is_ok_and(|forge| forge.is_some())
     }
 
     /// Returns a diagnosis of the seam for a context.

@@ -64,12 +64,24 @@ impl Settings {
         let mut settings = Self::default();
         let mut wrong = Vec::new();
         // Where agentm finds a vault, the same one is found here: it knows no objects in objects.
-        let vaults = VAULT.iter().filter_map(|name| Some((*name, members.get(*name)?)));
-        let vaults = vaults.chain(nested(members, VAULT[0]).into_iter().map(|value| (VAULT[0], value)));
+        let vaults = VAULT
+            .iter()
+            .filter_map(|name| Some((*name, members.get(*name)?)));
+        let vaults = vaults.chain(
+            nested(members, VAULT[0])
+                .into_iter()
+                .map(|value| (VAULT[0], value)),
+        );
         for (name, value) in vaults {
-            settings.vault = settings.vault.or_else(|| Some((name, text(value, name, &mut wrong)?)));
+            settings.vault = settings
+                .vault
+                .or_else(|| Some((name, text(value, name, &mut wrong)?)));
         }
-        let mut find = |name: &str| values(members, name).into_iter().find_map(|value| text(value, name, &mut wrong));
+        let mut find = |name: &str| {
+            values(members, name)
+                .into_iter()
+                .find_map(|value| text(value, name, &mut wrong))
+        };
         settings.memory_root = find("plugins.obsidian-vault.memory_root");
         settings.state_mode = find("state_mode");
         settings.wants_vault = find("storage.backend").is_some_and(|backend| backend == "vault");
@@ -81,14 +93,21 @@ impl Settings {
                 other => wrong.push(passed_over(name, other, "an object")),
             }
         }
-        for (space, path) in spaces.into_iter().flatten().filter(|(_, path)| !path.is_null()) {
+        for (space, path) in spaces
+            .into_iter()
+            .flatten()
+            .filter(|(_, path)| !path.is_null())
+        {
             match path.as_str() {
                 Some(path) => settings.spaces.push((space.clone(), path.to_owned())),
                 None => wrong.push(passed_over(&format!("{name}.{space}"), path, "a text")),
             }
         }
         // Whether a plugin is switched on is no matter of this.
-        for value in values(members, PLUGIN).into_iter().filter(|value| !value.is_object() && !value.is_boolean()) {
+        for value in values(members, PLUGIN)
+            .into_iter()
+            .filter(|value| !value.is_object() && !value.is_boolean())
+        {
             wrong.push(passed_over(PLUGIN, value, "an object"));
         }
         settings.wrong = wrong;
@@ -107,8 +126,16 @@ fn values<'a>(members: &'a Map<String, Value>, name: &str) -> Vec<&'a Value> {
 
 /// Returns the same as [`values`], without that of the whole name.
 fn nested<'a>(members: &'a Map<String, Value>, name: &str) -> Vec<&'a Value> {
-    let inner = |(at, _): (usize, &str)| Some(values(members.get(&name[..at])?.as_object()?, &name[at + 1..]));
-    name.match_indices('.').filter_map(inner).flatten().collect()
+    let inner = |(at, _): (usize, &str)| {
+        Some(values(
+            members.get(&name[..at])?.as_object()?,
+            &name[at + 1..],
+        ))
+    };
+    name.match_indices('.')
+        .filter_map(inner)
+        .flatten()
+        .collect()
 }
 
 /// Returns what a text says, unless it is blank. What is no text is wrong; `null` is absent.
@@ -119,7 +146,9 @@ pub(crate) fn text(value: &Value, name: &str, wrong: &mut Vec<String>) -> Option
         }
         return None;
     };
-    Some(text.trim()).filter(|text| !text.is_empty()).map(str::to_owned)
+    Some(text.trim())
+        .filter(|text| !text.is_empty())
+        .map(str::to_owned)
 }
 
 /// Returns the message for a member of a wrong kind.
@@ -152,8 +181,18 @@ mod tests {
             "plugins.obsidian-vault.vault_path": " /v ", "plugins.obsidian-vault.memory_root": "brain",
             "plugins.obsidian-vault.spaces": spaces, "storage.backend": "vault", "state_mode": "local",
         }));
-        assert_eq!((flat.vault.as_ref().unwrap().1.as_str(), flat.wants_vault), ("/v", true));
-        assert_eq!((flat.memory_root.as_deref(), flat.spaces.len(), flat.wrong.len()), (Some("brain"), 1, 0));
+        assert_eq!(
+            (flat.vault.as_ref().unwrap().1.as_str(), flat.wants_vault),
+            ("/v", true)
+        );
+        assert_eq!(
+            (
+                flat.memory_root.as_deref(),
+                flat.spaces.len(),
+                flat.wrong.len()
+            ),
+            (Some("brain"), 1, 0)
+        );
         let plugin = json!({"vault_path": "/v", "memory_root": "brain", "spaces": spaces});
         for plugins in [
             json!({"plugins": {"obsidian-vault": plugin}}),
@@ -179,32 +218,70 @@ mod tests {
             ("plugins.obsidian-vault.vault_path", json!(null), "/inner"),
         ] {
             let settings = of(&json!({"plugins": inner, name: value}));
-            assert_eq!((settings.vault.unwrap().1.as_str(), settings.wrong.len()), (vault, 0), "{name}: {value}");
+            assert_eq!(
+                (settings.vault.unwrap().1.as_str(), settings.wrong.len()),
+                (vault, 0),
+                "{name}: {value}"
+            );
         }
     }
 
     #[test]
     fn what_is_of_another_kind_is_told_and_hides_nothing_else() {
         for (value, told) in [
-            (json!({"vault_path": 42}), "vault_path is a number, and is passed over; it must be a text"),
-            (json!({"plugins.obsidian-vault.vault_path": ["a"]}), "vault_path is a list"),
+            (
+                json!({"vault_path": 42}),
+                "vault_path is a number, and is passed over; it must be a text",
+            ),
+            (
+                json!({"plugins.obsidian-vault.vault_path": ["a"]}),
+                "vault_path is a list",
+            ),
             (
                 json!({"plugins": {"obsidian-vault": {"vault_path": {}}}}),
                 "plugins.obsidian-vault.vault_path is an object",
             ),
-            (json!({"plugins.obsidian-vault.spaces": 5}), "plugins.obsidian-vault.spaces is a number"),
-            (json!({"plugins.obsidian-vault.spaces": {"projects": ["a"]}}), "spaces.projects is a list"),
-            (json!({"plugins.obsidian-vault.memory_root": true}), "memory_root is true or false"),
-            (json!({"plugins": {"obsidian-vault": "/v"}}), "plugins.obsidian-vault is a text"),
+            (
+                json!({"plugins.obsidian-vault.spaces": 5}),
+                "plugins.obsidian-vault.spaces is a number",
+            ),
+            (
+                json!({"plugins.obsidian-vault.spaces": {"projects": ["a"]}}),
+                "spaces.projects is a list",
+            ),
+            (
+                json!({"plugins.obsidian-vault.memory_root": true}),
+                "memory_root is true or false",
+            ),
+            (
+                json!({"plugins": {"obsidian-vault": "/v"}}),
+                "plugins.obsidian-vault is a text",
+            ),
             (json!({"state_mode": 1}), "state_mode is a number"),
-            (json!({"storage": {"backend": []}}), "storage.backend is a list"),
+            (
+                json!({"storage": {"backend": []}}),
+                "storage.backend is a list",
+            ),
         ] {
             let settings = of(&value);
-            assert!(settings.wrong.len() == 1 && settings.wrong[0].contains(told), "{value}: {:?}", settings.wrong);
+            assert!(
+                settings.wrong.len() == 1 && settings.wrong[0].contains(told),
+                "{value}: {:?}",
+                settings.wrong
+            );
         }
-        let other = of(&json!({"vault_path": 42, "state_mode": "local", "plugins": ["a"], "other": 5}));
-        assert_eq!((other.state_mode.as_deref(), other.wrong.len()), (Some("local"), 1));
-        let quiet = of(&json!({"vault_path": null, "plugins": {"obsidian-vault": true}, "storage": "x"}));
-        assert_eq!(quiet, Settings::default(), "what is null is absent, and what is not known is passed over");
+        let other =
+            of(&json!({"vault_path": 42, "state_mode": "local", "plugins": ["a"], "other": 5}));
+        assert_eq!(
+            (other.state_mode.as_deref(), other.wrong.len()),
+            (Some("local"), 1)
+        );
+        let quiet =
+            of(&json!({"vault_path": null, "plugins": {"obsidian-vault": true}, "storage": "x"}));
+        assert_eq!(
+            quiet,
+            Settings::default(),
+            "what is null is absent, and what is not known is passed over"
+        );
     }
 }

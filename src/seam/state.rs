@@ -1,7 +1,7 @@
 //! Locations of the files of a plan.
 //!
-//! What binds a work tree to a plan is either valid, or absent, or an error: the plan without a name never replaces one
-//! that is unknown.
+//! What binds a work tree to a plan is either valid, or absent, or an error: the plan without a
+//! name never replaces one that is unknown.
 
 use std::path::{Path, PathBuf};
 
@@ -71,12 +71,22 @@ impl PlanFiles {
         let meant = Meant::of(resolved, plan)?;
         let mut warnings = resolved.warnings.clone();
         let (paths, store) = match resolved.place() {
-            Some(place) => (in_vault(resolved, &place, &meant, &mut warnings)?, Store::Vault),
+            Some(place) => (
+                in_vault(resolved, &place, &meant, &mut warnings)?,
+                Store::Vault,
+            ),
             None => (in_project(resolved, &meant)?, Store::Project),
         };
         let [plan, progress, tracker] = paths;
         let name = meant.name().map(ToString::to_string);
-        Ok(Self { plan, progress, tracker, name, store, warnings })
+        Ok(Self {
+            plan,
+            progress,
+            tracker,
+            name,
+            store,
+            warnings,
+        })
     }
 }
 
@@ -122,22 +132,31 @@ fn in_vault(
     {
         let (folder, plan) = (tasks.folder.display(), paths[0].display());
         let all: Vec<&Task> = tasks.all.iter().collect();
-        let why = format!("{folder}: no task is called {name} ({}), and there is no plan at {plan}", names(&all));
+        let why = format!(
+            "{folder}: no task is called {name} ({}), and there is no plan at {plan}",
+            names(&all)
+        );
         warnings.push(Warning::no_such_task(why));
     }
     if let Meant::Bound(name) = meant
         && let Err(why) = has_text(resolved, &paths[0])
     {
-        // Before there was a vault, the plan was in the project. That is reported, and is no reason to stop.
+        // Before there was a vault, the plan was in the project. That is reported, and is no reason
+        // to stop.
         let [old, ..] = flat(&resolved.root.join(HARNESS), meant);
         if has_text(resolved, &old).is_err() {
             return Err(dangling(resolved, &paths[0], &why));
         }
         let (old, new) = (old.display(), paths[0].display());
         // What is there, and cannot be read, must not be overwritten.
-        let advice =
-            if is_there(resolved, &paths[0]) { format!("that {why}: see to it first") } else { "move it".into() };
-        warnings.push(Warning::misplaced(format!("the plan {name} lies at {old}, and belongs at {new}; {advice}")));
+        let advice = if is_there(resolved, &paths[0]) {
+            format!("that {why}: see to it first")
+        } else {
+            "move it".into()
+        };
+        warnings.push(Warning::misplaced(format!(
+            "the plan {name} lies at {old}, and belongs at {new}; {advice}"
+        )));
     }
     if *meant == Meant::Nothing && !is_there(resolved, &paths[0]) {
         let [old, ..] = flat(&resolved.root.join(HARNESS), meant);
@@ -160,8 +179,13 @@ struct Tasks {
 impl Tasks {
     fn of(resolved: &Resolved<'_>, place: &ProjectFolder) -> Result<Self, StateError> {
         let folder = place.path.join(TASKS);
-        let all = Task::list(resolved, &folder)
-            .map_err(|error| StateError::corrupt(&folder, error.to_string(), "make the folder of tasks readable"))?;
+        let all = Task::list(resolved, &folder).map_err(|error| {
+            StateError::corrupt(
+                &folder,
+                error.to_string(),
+                "make the folder of tasks readable",
+            )
+        })?;
         Ok(Self { folder, all })
     }
 
@@ -172,21 +196,32 @@ impl Tasks {
             Meant::Asked(name) | Meant::Bound(name) => name,
             Meant::Nothing if !all.is_empty() => {
                 let all: Vec<&Task> = all.iter().collect();
-                let cause = format!("the project has {} tasks, and none is named ({})", all.len(), names(&all));
-                let remedy = "name one with --plan (the input `plan` of a pack), or in .harness/active-plan";
+                let cause = format!(
+                    "the project has {} tasks, and none is named ({})",
+                    all.len(),
+                    names(&all)
+                );
+                let remedy =
+                    "name one with --plan (the input `plan` of a pack), or in .harness/active-plan";
                 return Err(StateError::task_name_required(folder, cause, remedy));
             }
             Meant::Nothing | Meant::AskedSingleton => return Ok(None),
         };
         let whole = all.iter().find(|task| task.folder == *name);
-        let found: Vec<&Task> =
-            whole.map_or_else(|| all.iter().filter(|task| task.is(name)).collect(), |task| vec![task]);
+        let found: Vec<&Task> = whole.map_or_else(
+            || all.iter().filter(|task| task.is(name)).collect(),
+            |task| vec![task],
+        );
         match found[..] {
             [] => Ok(None),
             [task] => Ok(Some(folder.join(&task.folder))),
             _ => {
                 let cause = format!("several tasks are called {name}: {}", names(&found));
-                Err(StateError::corrupt(folder, cause, "name the task with its number"))
+                Err(StateError::corrupt(
+                    folder,
+                    cause,
+                    "name the task with its number",
+                ))
             }
         }
     }
@@ -194,7 +229,11 @@ impl Tasks {
 
 /// Returns the names of the first few tasks.
 fn names(tasks: &[&Task]) -> String {
-    let names: Vec<&str> = tasks.iter().take(5).map(|task| task.folder.as_str()).collect();
+    let names: Vec<&str> = tasks
+        .iter()
+        .take(5)
+        .map(|task| task.folder.as_str())
+        .collect();
     names.join(", ")
 }
 
@@ -205,10 +244,14 @@ fn is_there(resolved: &Resolved<'_>, path: &Path) -> bool {
 /// Returns whether a file holds any text.
 fn has_text(resolved: &Resolved<'_>, path: &Path) -> Result<(), String> {
     match resolved.look.read(path, MOST_PLAN) {
-        Ok(Some(contents)) if String::from_utf8_lossy(&contents.bytes).trim().is_empty() => Err("is empty".to_owned()),
+        Ok(Some(contents)) if String::from_utf8_lossy(&contents.bytes).trim().is_empty() => {
+            Err("is empty".to_owned())
+        }
         Ok(Some(_)) => Ok(()),
         Ok(None) => match resolved.look.about(path) {
-            Ok(Some(about)) if about.kind == Kind::Link => Err("is a link that leads nowhere".to_owned()),
+            Ok(Some(about)) if about.kind == Kind::Link => {
+                Err("is a link that leads nowhere".to_owned())
+            }
             _ => Err("is absent".to_owned()),
         },
         Err(error) => Err(format!("cannot be read: {error}")),
@@ -218,5 +261,9 @@ fn has_text(resolved: &Resolved<'_>, path: &Path) -> Result<(), String> {
 fn dangling(resolved: &Resolved<'_>, plan: &Path, why: &str) -> StateError {
     let marker = resolved.shown_harness(crate::plan::MARKER);
     let cause = format!("the plan it names, {}, {why}", plan.display());
-    StateError::corrupt(&marker, cause, "write that plan, name another one, or remove the marker to use PLAN.md")
+    StateError::corrupt(
+        &marker,
+        cause,
+        "write that plan, name another one, or remove the marker to use PLAN.md",
+    )
 }

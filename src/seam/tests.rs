@@ -1,7 +1,7 @@
 //! Whole calls over real files.
 //!
-//! They cover what the original's tests ask of the contract, as far as it belongs to it: recall works, and a vault of
-//! any layout is accepted.
+//! They cover what the original's tests ask of the contract, as far as it belongs to it: recall
+//! works, and a vault of any layout is accepted.
 //!
 //! Left out, and why:
 //!

@@ -24,8 +24,8 @@ pub(crate) enum Short {
 
 /// Reads a short text file.
 ///
-/// A missing file is distinct from one that exists and is not readable. A byte order mark, which some editors put
-/// before a text, is dropped.
+/// A missing file is distinct from one that exists and is not readable. A byte order mark, which
+/// some editors put before a text, is dropped.
 pub(crate) fn read(look: &dyn Look, path: &Path, most: usize) -> Short {
     short(look, path, most, look.read(path, most))
 }
@@ -39,7 +39,9 @@ pub(crate) fn read_within(look: &dyn Look, folder: &Path, path: &Path, most: usi
 
 fn short(look: &dyn Look, path: &Path, most: usize, read: io::Result<Option<Contents>>) -> Short {
     match read {
-        Ok(Some(contents)) if !contents.whole => Short::Wrong(format!("it is larger than {most} bytes")),
+        Ok(Some(contents)) if !contents.whole => {
+            Short::Wrong(format!("it is larger than {most} bytes"))
+        }
         Ok(Some(contents)) => match std::str::from_utf8(unmarked(&contents.bytes)) {
             Ok(text) => Short::Text(text.to_owned()),
             Err(_) => Short::Lossy(String::from_utf8_lossy(unmarked(&contents.bytes)).into_owned()),
@@ -47,7 +49,9 @@ fn short(look: &dyn Look, path: &Path, most: usize, read: io::Result<Option<Cont
         Err(error) => Short::Wrong(error.to_string()),
         Ok(None) => match look.about(path) {
             Ok(None) => Short::Absent,
-            Ok(Some(about)) if about.kind == Kind::Link => Short::Wrong("it is a link that leads nowhere".to_owned()),
+            Ok(Some(about)) if about.kind == Kind::Link => {
+                Short::Wrong("it is a link that leads nowhere".to_owned())
+            }
             Ok(Some(_)) => Short::Wrong("it is no file that can be read".to_owned()),
             Err(error) => Short::Wrong(error.to_string()),
         },
@@ -96,15 +100,24 @@ pub(crate) fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, 
 ///
 /// # Errors
 /// The serializer's error.
-pub(crate) fn lossy_or_none<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
-    path.as_ref().map(|path| path.to_string_lossy()).serialize(serializer)
+pub(crate) fn lossy_or_none<S: Serializer>(
+    path: &Option<PathBuf>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    path.as_ref()
+        .map(|path| path.to_string_lossy())
+        .serialize(serializer)
 }
 
 /// Returns the start of a text in quotes, on one line.
 pub(crate) fn quoted(text: &str) -> String {
     const LONGEST: usize = 60;
     let cut: String = text.chars().take(LONGEST).collect();
-    let more = if text.chars().nth(LONGEST).is_some() { "…" } else { "" };
+    let more = if text.chars().nth(LONGEST).is_some() {
+        "…"
+    } else {
+        ""
+    };
     format!("'{}{more}'", one_line(&cut))
 }
 
@@ -137,7 +150,10 @@ mod tests {
 
     #[test]
     fn every_text_is_shown_on_one_line() {
-        assert_eq!(one_line("a\nb\u{1b}[2J\u{2028}é"), "a\\nb\\u{1b}[2J\\u{2028}é");
+        assert_eq!(
+            one_line("a\nb\u{1b}[2J\u{2028}é"),
+            "a\\nb\\u{1b}[2J\\u{2028}é"
+        );
         assert_eq!(quoted(&"x".repeat(61)), format!("'{}…'", "x".repeat(60)));
     }
 }

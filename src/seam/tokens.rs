@@ -1,6 +1,7 @@
 //! Estimate of the tokens of a text.
 //!
-//! It counts four characters a token, but one for each character of a script that writes words with few.
+//! It counts four characters a token, but one for each character of a script that writes words with
+//! few.
 
 /// The first character that counts as a whole token.
 ///
@@ -15,7 +16,9 @@ pub fn tokens(text: &str) -> usize {
 
 /// Returns how many quarters of a token a text is: these add up.
 pub(crate) fn quarters(text: &str) -> usize {
-    text.chars().map(|character| if is_wide(character) { 4 } else { 1 }).sum()
+    text.chars()
+        .map(|character| if is_wide(character) { 4 } else { 1 })
+        .sum()
 }
 
 const fn is_wide(character: char) -> bool {

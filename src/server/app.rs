@@ -18,7 +18,8 @@ use crate::operator::Operator;
 use crate::rest::operate::Rotation;
 use crate::rest::project::{ProjectSettings, ProjectState};
 use crate::rest::state::{
-    CallState, ConversationState, DocumentState, EngineState, EventState, OperatorState, RequestLimits,
+    CallState, ConversationState, DocumentState, EngineState, EventState, OperatorState,
+    RequestLimits,
 };
 
 /// State of all routes. It holds nothing of a single caller. Cloning is cheap.
@@ -56,9 +57,18 @@ impl App {
         clock: Arc<dyn Clock>,
         parts: AppParts,
     ) -> Self {
-        let AppParts { ledger, operator, project, access, replicas } = parts;
+        let AppParts {
+            ledger,
+            operator,
+            project,
+            access,
+            replicas,
+        } = parts;
         let limits = RequestLimits::of(config);
-        let document = DocumentState { engine: engine.clone(), authenticates: access.is_some() };
+        let document = DocumentState {
+            engine: engine.clone(),
+            authenticates: access.is_some(),
+        };
         let engine = EngineState { engine, limits };
         let events = EventState::new(engine.clone(), config.max_event_streams, clock.now());
         let tasks = TaskTracker::new();
@@ -78,7 +88,11 @@ impl App {
         Self(Arc::new(AppState {
             events,
             conversations: ConversationState::new(conversations, limits),
-            calls: CallState { engine, idempotency: Idempotency::new(clock, ledger), tasks },
+            calls: CallState {
+                engine,
+                idempotency: Idempotency::new(clock, ledger),
+                tasks,
+            },
             document,
             project: ProjectState::new(project, limits),
             operator,

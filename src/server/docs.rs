@@ -1,6 +1,7 @@
 //! Docs page: the packs of this server, with their schemas and a call to copy.
 //!
-//! Plain HTML without scripts or external resources, and a content security policy that forbids both.
+//! Plain HTML without scripts or external resources, and a content security policy that forbids
+//! both.
 
 use std::fmt::Write;
 
@@ -21,11 +22,21 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 );
 
 /// Answers with the page: the packs that the caller may run.
-pub(crate) async fn page(State(engine): State<Engine>, By(caller): By, headers: HeaderMap) -> Response {
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("127.0.0.1");
+pub(crate) async fn page(
+    State(engine): State<Engine>,
+    By(caller): By,
+    headers: HeaderMap,
+) -> Response {
+    let host = headers
+        .get(HOST)
+        .and_then(|host| host.to_str().ok())
+        .unwrap_or("127.0.0.1");
     let headers = [
         (CONTENT_SECURITY_POLICY, POLICY),
-        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (
+            header::REFERRER_POLICY,
+            HeaderValue::from_static("no-referrer"),
+        ),
         (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         NOSNIFF,
     ];
@@ -36,7 +47,13 @@ pub(crate) async fn page(State(engine): State<Engine>, By(caller): By, headers: 
 
 /// Answers with the page's style sheet.
 pub(crate) async fn style() -> Response {
-    let headers = [(CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8")), NOSNIFF];
+    let headers = [
+        (
+            CONTENT_TYPE,
+            HeaderValue::from_static("text/css; charset=utf-8"),
+        ),
+        NOSNIFF,
+    ];
     (headers, include_str!("docs.css")).into_response()
 }
 
@@ -44,9 +61,15 @@ pub(crate) async fn style() -> Response {
 pub(crate) async fn icon() -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("image/svg+xml")),
-        (CACHE_CONTROL, HeaderValue::from_static("public, max-age=86400")),
+        (
+            CACHE_CONTROL,
+            HeaderValue::from_static("public, max-age=86400"),
+        ),
         // Opened by itself it is a document of ours.
-        (CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox")),
+        (
+            CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static("default-src 'none'; sandbox"),
+        ),
         NOSNIFF,
     ];
     (headers, include_str!("icon.svg")).into_response()
@@ -62,7 +85,10 @@ fn html(packs: &[PackInfo], host: &str) -> String {
         "</header><nav><ul>",
     ));
     for pack in packs {
-        add(&mut page, format_args!("<li><a href=\"#{0}\">{0}</a></li>", pack.name));
+        add(
+            &mut page,
+            format_args!("<li><a href=\"#{0}\">{0}</a></li>", pack.name),
+        );
     }
     page.push_str("</ul></nav><main>");
     for pack in packs {
@@ -76,16 +102,35 @@ fn html(packs: &[PackInfo], host: &str) -> String {
 }
 
 fn section(page: &mut String, pack: &PackInfo, host: &str) {
-    add(page, format_args!("<section id=\"{0}\"><h2>{0} <small>{1}</small></h2>", pack.name, pack.version));
+    add(
+        page,
+        format_args!(
+            "<section id=\"{0}\"><h2>{0} <small>{1}</small></h2>",
+            pack.name, pack.version
+        ),
+    );
     add(page, format_args!("<p>{}</p>", escape(&pack.description)));
-    page.push_str(if pack.read_only { "<p class=\"mark\">reads only" } else { "<p class=\"mark\">writes" });
+    page.push_str(if pack.read_only {
+        "<p class=\"mark\">reads only"
+    } else {
+        "<p class=\"mark\">writes"
+    });
     page.push_str(if pack.cached { ", cached</p>" } else { "</p>" });
 
-    let input = pack.examples.first().map_or_else(|| "{}".to_owned(), |example| example.input.to_string());
+    let input = pack
+        .examples
+        .first()
+        .map_or_else(|| "{}".to_owned(), |example| example.input.to_string());
     // In single quotes a shell interprets only the quote.
     let input = input.replace('\'', "'\\''");
-    let call = format!("curl --json '{input}' http://{host}/api/v1/packs/{}", pack.name);
-    add(page, format_args!("<pre tabindex=\"0\"><code>{}</code></pre>", escape(&call)));
+    let call = format!(
+        "curl --json '{input}' http://{host}/api/v1/packs/{}",
+        pack.name
+    );
+    add(
+        page,
+        format_args!("<pre tabindex=\"0\"><code>{}</code></pre>", escape(&call)),
+    );
     schema(page, "Input", &pack.input);
     schema(page, "Output", &pack.output);
     page.push_str("</section>");
@@ -118,7 +163,10 @@ fn escape(text: &str) -> String {
             '\'' => escaped.push_str("&#39;"),
             '\n' | '\t' => escaped.push(c),
             // A manifest's text must not reorder or hide what a person reads.
-            c if is_hidden(c) => add(&mut escaped, format_args!("\u{27e8}U+{:04X}\u{27e9}", u32::from(c))),
+            c if is_hidden(c) => add(
+                &mut escaped,
+                format_args!("\u{27e8}U+{:04X}\u{27e9}", u32::from(c)),
+            ),
             c => escaped.push(c),
         }
     }
@@ -131,7 +179,10 @@ mod tests {
 
     #[test]
     fn manifest_texts_are_escaped() {
-        assert_eq!(escape("<b a=\"1\" c='2'>&"), "&lt;b a=&quot;1&quot; c=&#39;2&#39;&gt;&amp;");
+        assert_eq!(
+            escape("<b a=\"1\" c='2'>&"),
+            "&lt;b a=&quot;1&quot; c=&#39;2&#39;&gt;&amp;"
+        );
         assert_eq!(escape("a\u{202e}\n"), "a\u{27e8}U+202E\u{27e9}\n");
     }
 }

@@ -6,7 +6,8 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Draining(CancellationToken);
 
-/// Last lines of a stream of server-sent events: reconnect in a second (HTML standard, section 9.2.6).
+/// Last lines of a stream of server-sent events: reconnect in a second (HTML standard, section
+/// 9.2.6).
 ///
 /// By then a balancer has chosen another replica.
 pub(crate) const RECONNECT: &[u8] = b"retry: 1000\n\n";

@@ -13,7 +13,8 @@ use helmdeck_core::{Caller, Clock, Code, Correlation, Error, Tracer};
 use helmdeck_engine::Engine;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, ORIGIN, VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD,
+    AUTHORIZATION, ORIGIN, VARY,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body::Body as _;
@@ -64,8 +65,8 @@ struct Inner {
 
 /// The router of what this file does not answer itself, built by the first such request.
 ///
-/// Health checks and calls of packs do not need it, and its routes come with their documentation, which takes a tenth of
-/// the instructions of a start to build.
+/// Health checks and calls of packs do not need it, and its routes come with their documentation,
+/// which takes a tenth of the instructions of a start to build.
 pub(crate) type LazyRouter = LazyLock<Router, Box<dyn FnOnce() -> Router + Send>>;
 
 /// Settings that a reload of the configuration replaces.
@@ -77,14 +78,22 @@ struct Live {
 impl Live {
     fn new(config: &ServerConfig, replicas: &Replicas, authenticates: bool) -> Self {
         Self {
-            guard: Guard::new(&config.allowed_hosts, &config.allowed_origins, authenticates),
-            rate: Rate::new(config.rate_per_second, config.rate_burst, replicas.clone()).map(Arc::new),
+            guard: Guard::new(
+                &config.allowed_hosts,
+                &config.allowed_origins,
+                authenticates,
+            ),
+            rate: Rate::new(config.rate_per_second, config.rate_burst, replicas.clone())
+                .map(Arc::new),
         }
     }
 }
 
 impl EntryService {
-    #[expect(clippy::too_many_arguments, reason = "the one place that assembles a server calls it")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the one place that assembles a server calls it"
+    )]
     pub(crate) fn new(
         app: App,
         router: LazyRouter,
@@ -95,7 +104,8 @@ impl EntryService {
         replicas: Replicas,
         tracer: Option<Tracer>,
     ) -> Self {
-        // The default is a part of what one server can do; a number is what a caller gets from all of them.
+        // The default is a part of what one server can do; a number is what a caller gets from all
+        // of them.
         let callers = match config.max_requests_per_caller {
             0 => Each::new(config.requests_per_caller()),
             limit => Each::over(limit, replicas.clone()),
@@ -122,19 +132,26 @@ impl EntryService {
 
     /// Answers one request. `peer` counts the running requests of its address.
     ///
-    /// Each answer has a request id. It is current, with the caller's trace, while the request is handled.
+    /// Each answer has a request id. It is current, with the caller's trace, while the request is
+    /// handled.
     pub(crate) async fn handle(&self, request: Request<Body>, peer: Option<&InFlight>) -> Response {
         let (id, shown) = correlate::request_id(request.headers());
-        let correlation = Correlation { request_id: Some(id), trace: correlate::trace(request.headers()) };
+        let correlation = Correlation {
+            request_id: Some(id),
+            trace: correlate::trace(request.headers()),
+        };
         let mut response = match &self.0.tracer {
             None => correlation.scope(self.check(request, peer)).await,
             Some(tracer) => Box::pin(self.trace(tracer, correlation, request, peer)).await,
         };
-        response.headers_mut().insert(correlate::X_REQUEST_ID, shown);
+        response
+            .headers_mut()
+            .insert(correlate::X_REQUEST_ID, shown);
         response
     }
 
-    /// Answers one request within a span. Health checks and scrapes get none: they would be most of what is recorded.
+    /// Answers one request within a span. Health checks and scrapes get none: they would be most of
+    /// what is recorded.
     async fn trace(
         &self,
         tracer: &Tracer,
@@ -144,7 +161,11 @@ impl EntryService {
     ) -> Response {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let quiet = is_health(&path) || path == "/metrics";
-        let span = if quiet { None } else { correlate::begin(tracer, &request, &mut correlation) };
+        let span = if quiet {
+            None
+        } else {
+            correlate::begin(tracer, &request, &mut correlation)
+        };
         let response = correlation.scope(self.check(request, peer)).await;
         if let Some(span) = span {
             correlate::end(span, &method, &path, &response);
@@ -158,8 +179,12 @@ impl EntryService {
             Ok(checked) => checked,
             Err(problem) => return problem.into_response(),
         };
-        let Some(origin) = origin else { return self.answer(request, rate, peer).await };
-        let preflight = request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+        let Some(origin) = origin else {
+            return self.answer(request, rate, peer).await;
+        };
+        let preflight = request
+            .headers()
+            .contains_key(ACCESS_CONTROL_REQUEST_METHOD);
         let mut response = if preflight && request.method() == Method::OPTIONS {
             allowed_requests()
         } else {
@@ -173,7 +198,10 @@ impl EntryService {
     }
 
     /// Returns the foreign origin that may read the answer, if any, and the current rate limit.
-    fn guard(&self, request: &Request<Body>) -> Result<(Option<HeaderValue>, Option<Arc<Rate>>), Problem> {
+    fn guard(
+        &self,
+        request: &Request<Body>,
+    ) -> Result<(Option<HeaderValue>, Option<Arc<Rate>>), Problem> {
         let asked = Asked {
             method: request.method(),
             uri: request.uri(),
@@ -185,8 +213,16 @@ impl EntryService {
         Ok((origin.cloned(), live.rate.clone()))
     }
 
-    async fn answer(&self, mut request: Request<Body>, rate: Option<Arc<Rate>>, peer: Option<&InFlight>) -> Response {
-        let (caller, admission) = match self.admit(request.uri(), request.headers(), rate, peer).await {
+    async fn answer(
+        &self,
+        mut request: Request<Body>,
+        rate: Option<Arc<Rate>>,
+        peer: Option<&InFlight>,
+    ) -> Response {
+        let (caller, admission) = match self
+            .admit(request.uri(), request.headers(), rate, peer)
+            .await
+        {
             Ok(admitted) => admitted,
             Err(problem) => return problem.into_response(),
         };
@@ -195,7 +231,9 @@ impl EntryService {
         }
         let (presented, began) = (Presented::of(&caller, &request), self.0.clock.monotonic());
         if request.uri().path() == MCP {
-            request.extensions_mut().insert(self.validity(presented.clone()));
+            request
+                .extensions_mut()
+                .insert(self.validity(presented.clone()));
         }
         let response = self.route(request, caller, admission).await;
         let took = self.0.clock.monotonic().saturating_sub(began);
@@ -206,14 +244,26 @@ impl EntryService {
     }
 
     /// Passes a request of a known caller on.
-    async fn route(&self, mut request: Request<Body>, caller: Caller, admission: Option<Admission>) -> Response {
+    async fn route(
+        &self,
+        mut request: Request<Body>,
+        caller: Caller,
+        admission: Option<Admission>,
+    ) -> Response {
         if request.uri().path() == MCP {
             // Boxed, so that REST requests do not carry its size.
             return Box::pin(self.0.mcp.handle(caller, admission, request)).await;
         }
         // The route of a span comes from the router.
-        let named = if self.0.tracer.is_none() { packs::named(request.method(), request.uri().path()) } else { None };
-        if let Some(admission) = admission.as_ref().filter(|_| !request.body().is_end_stream()) {
+        let named = if self.0.tracer.is_none() {
+            packs::named(request.method(), request.uri().path())
+        } else {
+            None
+        };
+        if let Some(admission) = admission
+            .as_ref()
+            .filter(|_| !request.body().is_end_stream())
+        {
             request.extensions_mut().insert(admission.slot.clone());
         }
         if request.headers().contains_key(AFTER)
@@ -237,7 +287,9 @@ impl EntryService {
         match answered {
             Ok(mut response) => {
                 if writes && response.status().is_success() {
-                    response.headers_mut().extend(position::header(self.engine()).map(|value| (POSITION, value)));
+                    response
+                        .headers_mut()
+                        .extend(position::header(self.engine()).map(|value| (POSITION, value)));
                 }
                 response
             }
@@ -270,21 +322,39 @@ impl EntryService {
         Validity::new(move || {
             let (inner, caller, headers) = (inner.clone(), caller.clone(), headers.clone());
             async move {
-                let Some(inner) = inner.upgrade() else { return Standing::Revoked };
-                let Some(access) = &inner.access else { return Standing::Good };
-                if caller.credential.expires_at().is_some_and(|expires| expires <= inner.clock.now()) {
+                let Some(inner) = inner.upgrade() else {
+                    return Standing::Revoked;
+                };
+                let Some(access) = &inner.access else {
+                    return Standing::Good;
+                };
+                if caller
+                    .credential
+                    .expires_at()
+                    .is_some_and(|expires| expires <= inner.clock.now())
+                {
                     return Standing::Expired;
                 }
                 let found = match headers {
-                    ShownHeaders::Page(headers) => access.caller_of(true, &Uri::from_static(MCP), &headers).await,
+                    ShownHeaders::Page(headers) => {
+                        access
+                            .caller_of(true, &Uri::from_static(MCP), &headers)
+                            .await
+                    }
                     ShownHeaders::Token(token) => {
-                        let headers = token.map(|token| (AUTHORIZATION, token)).into_iter().collect();
-                        access.caller_of(false, &Uri::from_static(MCP), &headers).await
+                        let headers = token
+                            .map(|token| (AUTHORIZATION, token))
+                            .into_iter()
+                            .collect();
+                        access
+                            .caller_of(false, &Uri::from_static(MCP), &headers)
+                            .await
                     }
                 };
                 match found {
                     Ok(found) if found.identity == caller.identity => Standing::Good,
-                    // While the credential cannot be checked it counts as valid; the next check asks again.
+                    // While the credential cannot be checked it counts as valid; the next check
+                    // asks again.
                     Err(problem) if !problem.status().is_client_error() => Standing::Good,
                     _ => Standing::Revoked,
                 }
@@ -294,8 +364,8 @@ impl EntryService {
 
     /// Authenticates a request and counts it.
     ///
-    /// Health and metrics are not limited, because they are needed just when the server is busy. With a token they are:
-    /// checking it takes work.
+    /// Health and metrics are not limited, because they are needed just when the server is busy.
+    /// With a token they are: checking it takes work.
     async fn admit(
         &self,
         uri: &Uri,
@@ -308,8 +378,13 @@ impl EntryService {
         let checked = inner.access.is_some() && headers.contains_key(AUTHORIZATION);
         let held = if limited || checked {
             // Without authentication all callers are one, on this machine.
-            let full = |error: Error| error.with_message("too many requests at once from your address");
-            let peer = peer.filter(|_| inner.access.is_some()).map(InFlight::enter).transpose().map_err(full)?;
+            let full =
+                |error: Error| error.with_message("too many requests at once from your address");
+            let peer = peer
+                .filter(|_| inner.access.is_some())
+                .map(InFlight::enter)
+                .transpose()
+                .map_err(full)?;
             Some((RequestSlot::take(&inner.in_flight)?, peer))
         } else {
             None
@@ -326,14 +401,30 @@ impl EntryService {
             let nobody = caller.identity.is_anonymous() && caller.permissions.is_empty();
             // A page sends a visitor without a token to where it can sign in.
             if nobody && uri.path() != DOCUMENT && uri.path() != WEBHOOK && !is_page(uri.path()) {
-                return Err(Problem::new(Code::Unauthenticated, "this needs a bearer token"));
+                return Err(Problem::new(
+                    Code::Unauthenticated,
+                    "this needs a bearer token",
+                ));
             }
             if inner.access.is_some() {
-                let full = |error: Error| error.with_message("you have too many requests open at once");
-                share = Some(inner.callers.enter(&caller.identity.without_session()).map_err(full)?);
+                let full =
+                    |error: Error| error.with_message("you have too many requests open at once");
+                share = Some(
+                    inner
+                        .callers
+                        .enter(&caller.identity.without_session())
+                        .map_err(full)?,
+                );
             }
         }
-        Ok((caller, held.map(|(slot, peer)| Admission { slot, _caller: share, _peer: peer })))
+        Ok((
+            caller,
+            held.map(|(slot, peer)| Admission {
+                slot,
+                _caller: share,
+                _peer: peer,
+            }),
+        ))
     }
 }
 
@@ -358,7 +449,10 @@ impl Presented {
         } else {
             ShownHeaders::Token(request.headers().get(AUTHORIZATION).cloned())
         };
-        Self { caller: caller.clone(), headers }
+        Self {
+            caller: caller.clone(),
+            headers,
+        }
     }
 }
 
@@ -366,8 +460,14 @@ impl Presented {
 fn allowed_requests() -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
-    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, DELETE"));
-    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*, Authorization"));
+    headers.insert(
+        ACCESS_CONTROL_ALLOW_METHODS,
+        HeaderValue::from_static("GET, HEAD, POST, DELETE"),
+    );
+    headers.insert(
+        ACCESS_CONTROL_ALLOW_HEADERS,
+        HeaderValue::from_static("*, Authorization"),
+    );
     headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
     response
 }
@@ -384,5 +484,9 @@ pub(crate) fn is_page(path: &str) -> bool {
 
 /// Says whether a path reaches the engine, so that its requests are limited.
 fn is_limited(path: &str) -> bool {
-    path.starts_with("/api/") || path == MCP || path.starts_with("/mcp/") || path == WEBHOOK || is_page(path)
+    path.starts_with("/api/")
+        || path == MCP
+        || path.starts_with("/mcp/")
+        || path == WEBHOOK
+        || is_page(path)
 }

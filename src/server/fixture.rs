@@ -64,11 +64,16 @@ impl Handler for Echo {
             tokio::task::yield_now().await;
         }
         if let Some(code) = input["fail"].as_str() {
-            let code = Code::ALL.iter().find(|known| known.as_str() == code).unwrap();
+            let code = Code::ALL
+                .iter()
+                .find(|known| known.as_str() == code)
+                .unwrap();
             return Err(Error::new(*code, "as asked").with_retry_after(Duration::from_millis(1500)));
         }
         if let Some(text) = input["file"].as_str() {
-            context.put_artifact("page.html", "text/html", text.to_owned()).await?;
+            context
+                .put_artifact("page.html", "text/html", text.to_owned())
+                .await?;
         }
         Reply::value(&serde_json::json!({ "run": run, "text": input["text"] }))
     }
@@ -148,27 +153,63 @@ impl Fixture {
 
     /// Makes a fixture with a memory key and the pack `test.long`.
     pub(crate) async fn with_long(config: ServerConfig) -> Self {
-        Self::of_packs(config, true, None, None, &["test.long"], ConversationSetup::default()).await
+        Self::of_packs(
+            config,
+            true,
+            None,
+            None,
+            &["test.long"],
+            ConversationSetup::default(),
+        )
+        .await
     }
 
     /// Makes a fixture with a memory key, authentication and the pack `test.long`.
     pub(crate) async fn with_long_and_auth(auth: Auth) -> Self {
-        Self::of_packs(ServerConfig::default(), true, None, Some(auth), &["test.long"], ConversationSetup::default())
-            .await
+        Self::of_packs(
+            ServerConfig::default(),
+            true,
+            None,
+            Some(auth),
+            &["test.long"],
+            ConversationSetup::default(),
+        )
+        .await
     }
 
-    /// Makes a fixture with a memory key and the pack `test.session`, whose answers belong to a session.
+    /// Makes a fixture with a memory key and the pack `test.session`, whose answers belong to a
+    /// session.
     pub(crate) async fn with_session_pack(auth: Option<Auth>) -> Self {
-        Self::of_packs(ServerConfig::default(), true, None, auth, &["test.session"], ConversationSetup::default()).await
+        Self::of_packs(
+            ServerConfig::default(),
+            true,
+            None,
+            auth,
+            &["test.session"],
+            ConversationSetup::default(),
+        )
+        .await
     }
 
     /// Makes a fixture without a memory key, with the pack `test.waits` that needs one.
     pub(crate) async fn with_waiting_pack() -> Self {
-        Self::of_packs(ServerConfig::default(), false, None, None, &["test.waits"], ConversationSetup::default()).await
+        Self::of_packs(
+            ServerConfig::default(),
+            false,
+            None,
+            None,
+            &["test.waits"],
+            ConversationSetup::default(),
+        )
+        .await
     }
 
     /// Makes a fixture with a memory key, authentication and these conversation settings.
-    pub(crate) async fn with_conversations(config: ServerConfig, auth: Auth, setup: ConversationSetup) -> Self {
+    pub(crate) async fn with_conversations(
+        config: ServerConfig,
+        auth: Auth,
+        setup: ConversationSetup,
+    ) -> Self {
         Self::of_packs(config, true, None, Some(auth), &[], setup).await
     }
 
@@ -176,12 +217,30 @@ impl Fixture {
     pub(crate) async fn with_project(project: ProjectSettings, auth: Option<Auth>) -> Self {
         let fixture = Self::plain().await;
         let server = Server::new(fixture.engine.clone(), ServerConfig::default()).auth(auth);
-        let server = server.clock(Arc::clone(&fixture.clock) as _).project(project);
-        Self { router: server.router(), ..fixture }
+        let server = server
+            .clock(Arc::clone(&fixture.clock) as _)
+            .project(project);
+        Self {
+            router: server.router(),
+            ..fixture
+        }
     }
 
-    async fn assemble(config: ServerConfig, memory: bool, ledger: Option<&Path>, auth: Option<Auth>) -> Self {
-        Self::of_packs(config, memory, ledger, auth, &[], ConversationSetup::default()).await
+    async fn assemble(
+        config: ServerConfig,
+        memory: bool,
+        ledger: Option<&Path>,
+        auth: Option<Auth>,
+    ) -> Self {
+        Self::of_packs(
+            config,
+            memory,
+            ledger,
+            auth,
+            &[],
+            ConversationSetup::default(),
+        )
+        .await
     }
 
     async fn of_packs(
@@ -193,12 +252,20 @@ impl Fixture {
         setup: ConversationSetup,
     ) -> Self {
         let clock = Arc::new(ManualClock::at(START));
-        let probe = Arc::new(Probe { runs: AtomicU32::new(0), entered: Semaphore::new(0), gate: Semaphore::new(0) });
+        let probe = Arc::new(Probe {
+            runs: AtomicU32::new(0),
+            entered: Semaphore::new(0),
+            gate: Semaphore::new(0),
+        });
         let pack = |name, version, read_only, rest| Builtin {
             file: "packs/test.toml",
             manifest: manifest(name, version, read_only, rest),
             handler: Arc::new(Echo(Arc::clone(&probe))),
-            need: if name == "test.waits" { Need::Memory } else { Need::Nothing },
+            need: if name == "test.waits" {
+                Need::Memory
+            } else {
+                Need::Nothing
+            },
         };
         let mut packs = vec![
             pack(
@@ -212,17 +279,32 @@ impl Fixture {
             pack("test.write", "v1", false, ""),
         ];
         packs.extend(more.iter().map(|name| match name.ends_with(".session") {
-            true => pack(name, "v1", true, "[memory]\ncache = true\nttl = \"5m\"\nscope = \"session\""),
+            true => pack(
+                name,
+                "v1",
+                true,
+                "[memory]\ncache = true\nttl = \"5m\"\nscope = \"session\"",
+            ),
             false => pack(name, "v1", true, ""),
         }));
         let folder = tempfile::tempdir().unwrap();
         let builder = Engine::builder(helmdeck_testkit::patient()).builtins(packs);
-        let mut builder = builder.artifacts(folder.path().join("artifacts")).clock(Arc::clone(&clock) as _);
+        let mut builder = builder
+            .artifacts(folder.path().join("artifacts"))
+            .clock(Arc::clone(&clock) as _);
         let ring = || KeyRing::parse(("key", &"5a".repeat(32)), None).unwrap();
         if memory {
-            let store =
-                helmdeck_memory::open("memory:", ring(), helmdeck_memory::Config::default(), Arc::clone(&clock) as _);
-            builder = builder.memory(Memory { store: store.await.unwrap(), keyring: Arc::new(ring()), system: None });
+            let store = helmdeck_memory::open(
+                "memory:",
+                ring(),
+                helmdeck_memory::Config::default(),
+                Arc::clone(&clock) as _,
+            );
+            builder = builder.memory(Memory {
+                store: store.await.unwrap(),
+                keyring: Arc::new(ring()),
+                system: None,
+            });
         }
         let engine = builder.build();
         let conversations = Conversations::default();
@@ -234,35 +316,71 @@ impl Fixture {
                 summarizer: setup.summarizer,
             };
             let config = setup.config;
-            conversations.provide(move || Ok(ConversationMemory::open(config.clone(), dependencies.clone())?));
+            conversations.provide(move || {
+                Ok(ConversationMemory::open(
+                    config.clone(),
+                    dependencies.clone(),
+                )?)
+            });
         }
-        let mut server = Server::new(engine.clone(), config).auth(auth).clock(Arc::clone(&clock) as _);
+        let mut server = Server::new(engine.clone(), config)
+            .auth(auth)
+            .clock(Arc::clone(&clock) as _);
         server = server.conversations(conversations.clone());
         if let Some(path) = ledger {
             server = server.remember(System::at(path), memory.then(|| Arc::new(ring())));
         }
         let router = server.router();
-        Self { engine, conversations, probe, clock, router, _folder: folder }
+        Self {
+            engine,
+            conversations,
+            probe,
+            clock,
+            router,
+            _folder: folder,
+        }
     }
 
     /// Replaces the server: one with what operators act on, and with authentication.
     pub(crate) fn operated(mut self, operator: Operator, auth: Option<Auth>) -> Self {
         let server = Server::new(self.engine.clone(), ServerConfig::default());
-        let server = server.auth(auth).clock(Arc::clone(&self.clock) as _).conversations(self.conversations.clone());
+        let server = server
+            .auth(auth)
+            .clock(Arc::clone(&self.clock) as _)
+            .conversations(self.conversations.clone());
         self.router = server.operator(operator).router();
         self
     }
 
     /// Sends a request to the router.
-    pub(crate) async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
-        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "localhost");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let request = request.body(Body::from(body.to_owned())).unwrap();
-        let (parts, body) = self.router.clone().oneshot(request).await.unwrap().into_parts();
+        let (parts, body) = self
+            .router
+            .clone()
+            .oneshot(request)
+            .await
+            .unwrap()
+            .into_parts();
         let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
-        Answer { status: parts.status, headers: parts.headers, body: String::from_utf8(body.to_vec()).unwrap() }
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body: String::from_utf8(body.to_vec()).unwrap(),
+        }
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -270,7 +388,13 @@ impl Fixture {
     }
 
     pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
-        self.send(Method::POST, path, &[("content-type", "application/json")], body).await
+        self.send(
+            Method::POST,
+            path,
+            &[("content-type", "application/json")],
+            body,
+        )
+        .await
     }
 }
 
@@ -290,20 +414,30 @@ impl Answer {
     /// Returns the body without the id of its request.
     pub(crate) fn content(&self) -> Value {
         let mut body = self.json();
-        body.as_object_mut().map(|members| members.remove("request_id"));
+        body.as_object_mut()
+            .map(|members| members.remove("request_id"));
         body
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
     }
 
     /// Checks all members of a problem, and returns its code.
     pub(crate) fn problem(&self) -> String {
         let body = self.json();
-        assert_eq!(self.header("content-type"), "application/problem+json", "{self:?}");
+        assert_eq!(
+            self.header("content-type"),
+            "application/problem+json",
+            "{self:?}"
+        );
         assert_eq!(body["status"], self.status.as_u16(), "{self:?}");
-        assert!(body["type"].is_string() && body["title"].is_string() && body["detail"].is_string(), "{self:?}");
+        assert!(
+            body["type"].is_string() && body["title"].is_string() && body["detail"].is_string(),
+            "{self:?}"
+        );
         body["code"].as_str().unwrap().to_owned()
     }
 }

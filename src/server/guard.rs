@@ -1,9 +1,9 @@
 //! Host and origin check: keeps web pages of other origins out, also after DNS rebinding.
 //!
-//! A page of another site that made its own name point at 127.0.0.1 still sends that name as `Host`. A
-//! page that calls this server directly sends its own `Origin`, and a browser adds `Sec-Fetch-Site`.
-//! Both are refused before the body is read. Another port of this machine is another origin: pages that
-//! are served there must not run packs.
+//! A page of another site that made its own name point at 127.0.0.1 still sends that name as
+//! `Host`. A page that calls this server directly sends its own `Origin`, and a browser adds
+//! `Sec-Fetch-Site`. Both are refused before the body is read. Another port of this machine is
+//! another origin: pages that are served there must not run packs.
 
 use helmdeck_core::Code;
 use helmdeck_server_config::{host_name, is_local_name};
@@ -42,18 +42,26 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Guard {
-    /// Makes the check from the operator's two lists. `authenticates` says whether callers need a token.
+    /// Makes the check from the operator's two lists. `authenticates` says whether callers need a
+    /// token.
     pub(crate) fn new(hosts: &[String], origins: &[String], authenticates: bool) -> Self {
         let lower = |list: &[String]| list.iter().map(|text| text.to_ascii_lowercase()).collect();
-        Self { hosts: lower(hosts), origins: lower(origins), authenticates }
+        Self {
+            hosts: lower(hosts),
+            origins: lower(origins),
+            authenticates,
+        }
     }
 
-    /// Refuses requests that were not addressed to this server, or come from a page of another origin.
+    /// Refuses requests that were not addressed to this server, or come from a page of another
+    /// origin.
     ///
     /// Returns the origin if it is one of `allowed_origins`: its page may read the answer.
     pub(crate) fn check<'a>(&self, asked: &Asked<'a>) -> Result<Option<&'a HeaderValue>, Problem> {
         let host = match self.check_host(asked.uri, asked.headers) {
-            Err(problem) if problem.status() == StatusCode::FORBIDDEN && self.is_probe(asked) => return Ok(None),
+            Err(problem) if problem.status() == StatusCode::FORBIDDEN && self.is_probe(asked) => {
+                return Ok(None);
+            }
             checked => checked?,
         };
         let mut origins = asked.headers.get_all(ORIGIN).iter();
@@ -63,7 +71,11 @@ impl Guard {
             (Some(_), Some(_)) => return Err(foreign()),
         };
         let text = origin.and_then(|origin| origin.to_str().ok());
-        let listed = text.is_some_and(|text| self.origins.iter().any(|known| known.eq_ignore_ascii_case(text)));
+        let listed = text.is_some_and(|text| {
+            self.origins
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(text))
+        });
         if listed {
             typed(asked)?;
             return Ok(origin);
@@ -83,8 +95,8 @@ impl Guard {
         Ok(None)
     }
 
-    /// Says whether a request is one of a balancer or of Prometheus: it goes to the address or the name of one server of
-    /// several, and is not from a browser.
+    /// Says whether a request is one of a balancer or of Prometheus: it goes to the address or the
+    /// name of one server of several, and is not from a browser.
     fn is_probe(&self, asked: &Asked<'_>) -> bool {
         let path = asked.uri.path();
         let open = is_health(path) || (self.authenticates && path == METRICS);
@@ -98,10 +110,16 @@ impl Guard {
             _ => None,
         };
         let Some(host) = host else {
-            return Err(Problem::http(StatusCode::BAD_REQUEST, "the request must have one Host header"));
+            return Err(Problem::http(
+                StatusCode::BAD_REQUEST,
+                "the request must have one Host header",
+            ));
         };
-        // A request target in absolute form overrides Host (RFC 9112, section 3.2.2), so it has to pass as well.
-        let target = uri.authority().is_none_or(|authority| self.knows_host(authority.as_str()));
+        // A request target in absolute form overrides Host (RFC 9112, section 3.2.2), so it has to
+        // pass as well.
+        let target = uri
+            .authority()
+            .is_none_or(|authority| self.knows_host(authority.as_str()));
         if target && self.knows_host(host) {
             return Ok(host);
         }
@@ -112,24 +130,35 @@ impl Guard {
     }
 
     fn knows_host(&self, authority: &str) -> bool {
-        let Some(name) = host_name(authority) else { return false };
+        let Some(name) = host_name(authority) else {
+            return false;
+        };
         is_local_name(name)
             || self.hosts.iter().any(|known| {
                 known.eq_ignore_ascii_case(authority)
-                    || (host_name(known) == Some(known.as_str()) && known.eq_ignore_ascii_case(name))
+                    || (host_name(known) == Some(known.as_str())
+                        && known.eq_ignore_ascii_case(name))
             })
     }
 }
 
 fn foreign() -> Problem {
-    Problem::new(Code::Forbidden, "this origin may not call; add it to allowed_origins if it should")
+    Problem::new(
+        Code::Forbidden,
+        "this origin may not call; add it to allowed_origins if it should",
+    )
 }
 
-/// Refuses a body that a browser sends without asking first: one of no type or of a form's. JSON from
-/// another origin needs a preflight (Fetch standard, "CORS-safelisted request-header"), which only
-/// `allowed_origins` pass.
+/// Refuses a body that a browser sends without asking first: one of no type or of a form's. JSON
+/// from another origin needs a preflight (Fetch standard, "CORS-safelisted request-header"), which
+/// only `allowed_origins` pass.
 fn typed(asked: &Asked<'_>) -> Result<(), Problem> {
-    if !asked.body || asked.headers.get(CONTENT_TYPE).is_some_and(|kind| body::is_json(kind.as_bytes())) {
+    if !asked.body
+        || asked
+            .headers
+            .get(CONTENT_TYPE)
+            .is_some_and(|kind| body::is_json(kind.as_bytes()))
+    {
         return Ok(());
     }
     Err(Problem::http(
@@ -148,17 +177,26 @@ fn is_form_of_a_page(asked: &Asked<'_>) -> bool {
 ///
 /// That only shows a page, and the other page cannot read it.
 fn is_followed_link(asked: &Asked<'_>) -> bool {
-    let says = |name: &HeaderName, value: &str| asked.headers.get(name).is_some_and(|found| found == value);
-    let shows = matches!(*asked.method, Method::GET | Method::HEAD) && !asked.uri.path().starts_with("/api/");
-    shows && says(&SEC_FETCH_MODE, "navigate") && says(&SEC_FETCH_DEST, "document") && asked.uri.path() != "/mcp"
+    let says = |name: &HeaderName, value: &str| {
+        asked.headers.get(name).is_some_and(|found| found == value)
+    };
+    let shows = matches!(*asked.method, Method::GET | Method::HEAD)
+        && !asked.uri.path().starts_with("/api/");
+    shows
+        && says(&SEC_FETCH_MODE, "navigate")
+        && says(&SEC_FETCH_DEST, "document")
+        && asked.uri.path() != "/mcp"
 }
 
 /// Says whether an origin is the one that `Host` names: the same scheme, name and port.
 ///
-/// The server itself speaks HTTP. For a name of the operator a TLS proxy may be in front, so the scheme may be `https`;
-/// for a name of this machine it may not.
+/// The server itself speaks HTTP. For a name of the operator a TLS proxy may be in front, so the
+/// scheme may be `https`; for a name of this machine it may not.
 fn is_same_origin(origin: &str, host: &str) -> bool {
-    let (authority, secure) = match (origin.strip_prefix("http://"), origin.strip_prefix("https://")) {
+    let (authority, secure) = match (
+        origin.strip_prefix("http://"),
+        origin.strip_prefix("https://"),
+    ) {
         (Some(authority), _) => (authority, false),
         (_, Some(authority)) => (authority, true),
         _ => return false,
@@ -194,7 +232,12 @@ mod tests {
             map.append(*name, value.parse().unwrap());
         }
         let uri = uri.parse().unwrap();
-        let answer = guard.check(&Asked { method, uri: &uri, headers: &map, body });
+        let answer = guard.check(&Asked {
+            method,
+            uri: &uri,
+            headers: &map,
+            body,
+        });
         let origin = answer.map_err(|problem| problem.status().as_u16())?;
         Ok(origin.map(|origin| origin.to_str().unwrap().to_owned()))
     }
@@ -202,9 +245,15 @@ mod tests {
     #[test]
     fn this_machine_goes_by_its_loopback_names_only() {
         let guard = Guard::new(&[], &[], false);
-        for host in
-            ["localhost", "LOCALHOST:7700", "127.0.0.1", "127.9.9.9:1", "[::1]", "[::1]:7700", "[::ffff:127.0.0.1]:1"]
-        {
+        for host in [
+            "localhost",
+            "LOCALHOST:7700",
+            "127.0.0.1",
+            "127.9.9.9:1",
+            "[::1]",
+            "[::1]:7700",
+            "[::ffff:127.0.0.1]:1",
+        ] {
             assert_eq!(check(&guard, "/", &[("host", host)]), None, "{host}");
         }
         for host in [
@@ -228,14 +277,23 @@ mod tests {
     fn a_missing_or_doubled_host_is_a_bad_request() {
         let guard = Guard::new(&[], &[], false);
         assert_eq!(check(&guard, "/", &[]), Some(400));
-        assert_eq!(check(&guard, "/", &[("host", "localhost"), ("host", "localhost")]), Some(400));
+        assert_eq!(
+            check(&guard, "/", &[("host", "localhost"), ("host", "localhost")]),
+            Some(400)
+        );
     }
 
     #[test]
     fn absolute_targets_are_checked_too() {
         let guard = Guard::new(&[], &[], false);
-        assert_eq!(check(&guard, "http://evil.example/x", &[("host", "localhost")]), Some(403));
-        assert_eq!(check(&guard, "http://127.0.0.1:7700/x", &[("host", "localhost")]), None);
+        assert_eq!(
+            check(&guard, "http://evil.example/x", &[("host", "localhost")]),
+            Some(403)
+        );
+        assert_eq!(
+            check(&guard, "http://127.0.0.1:7700/x", &[("host", "localhost")]),
+            None
+        );
     }
 
     #[test]
@@ -248,7 +306,11 @@ mod tests {
             ("127.0.0.1:80", "http://127.0.0.1"),
             ("[::1]:7700", "http://[::1]:7700"),
         ] {
-            assert_eq!(check(&guard, "/", &[("host", host), ("origin", origin)]), None, "{host} {origin}");
+            assert_eq!(
+                check(&guard, "/", &[("host", host), ("origin", origin)]),
+                None,
+                "{host} {origin}"
+            );
         }
         for origin in [
             "http://localhost:3000",
@@ -267,8 +329,19 @@ mod tests {
             assert_eq!(check(&guard, "/", &headers), Some(403), "{origin}");
         }
         // The same name and another port, with TLS.
-        assert_eq!(check(&guard, "/", &[("host", "localhost"), ("origin", "https://localhost")]), Some(403));
-        let two = [("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://localhost")];
+        assert_eq!(
+            check(
+                &guard,
+                "/",
+                &[("host", "localhost"), ("origin", "https://localhost")]
+            ),
+            Some(403)
+        );
+        let two = [
+            ("host", "localhost"),
+            ("origin", "http://localhost"),
+            ("origin", "http://localhost"),
+        ];
         assert_eq!(check(&guard, "/", &two), Some(403));
     }
 
@@ -278,12 +351,26 @@ mod tests {
         for origin in ["http://localhost", "https://app.example"] {
             let from = [("host", "localhost"), ("origin", origin)];
             assert_eq!(post(&guard, &from), Some(415), "{origin}: no type");
-            for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
+            for kind in [
+                "text/plain",
+                "application/x-www-form-urlencoded",
+                "multipart/form-data; boundary=x",
+            ] {
                 let headers = [from[0], from[1], ("content-type", kind)];
                 assert_eq!(post(&guard, &headers), Some(415), "{origin} {kind}");
             }
-            assert_eq!(post(&guard, &[from[0], from[1], ("content-type", "application/json")]), None);
-            assert_eq!(ask(&guard, &Method::POST, "/", &from, false).err(), None, "no body, no type");
+            assert_eq!(
+                post(
+                    &guard,
+                    &[from[0], from[1], ("content-type", "application/json")]
+                ),
+                None
+            );
+            assert_eq!(
+                ask(&guard, &Method::POST, "/", &from, false).err(),
+                None,
+                "no body, no type"
+            );
         }
         // A program, which says no origin.
         assert_eq!(post(&guard, &[("host", "localhost")]), None);
@@ -293,14 +380,38 @@ mod tests {
     fn fetch_metadata_of_other_sites_is_refused() {
         let guard = Guard::new(&[], &["https://app.example".to_owned()], false);
         for site in ["cross-site", "same-site", "", "x"] {
-            assert_eq!(check(&guard, "/", &[("host", "localhost"), ("sec-fetch-site", site)]), Some(403), "{site}");
-            let json = [("host", "localhost"), ("content-type", "application/json"), ("sec-fetch-site", site)];
+            assert_eq!(
+                check(
+                    &guard,
+                    "/",
+                    &[("host", "localhost"), ("sec-fetch-site", site)]
+                ),
+                Some(403),
+                "{site}"
+            );
+            let json = [
+                ("host", "localhost"),
+                ("content-type", "application/json"),
+                ("sec-fetch-site", site),
+            ];
             assert_eq!(post(&guard, &json), Some(403), "{site}");
-            let listed = [("host", "localhost"), ("origin", "https://app.example"), ("sec-fetch-site", site)];
+            let listed = [
+                ("host", "localhost"),
+                ("origin", "https://app.example"),
+                ("sec-fetch-site", site),
+            ];
             assert_eq!(check(&guard, "/", &listed), None, "{site}");
         }
         for site in ["same-origin", "none"] {
-            assert_eq!(check(&guard, "/", &[("host", "localhost"), ("sec-fetch-site", site)]), None, "{site}");
+            assert_eq!(
+                check(
+                    &guard,
+                    "/",
+                    &[("host", "localhost"), ("sec-fetch-site", site)]
+                ),
+                None,
+                "{site}"
+            );
         }
     }
 
@@ -317,7 +428,11 @@ mod tests {
         for path in ["/api/v1/packs", "/mcp"] {
             assert_eq!(check(&guard, path, &link), Some(403), "{path}");
         }
-        assert_eq!(post(&guard, &link), Some(403), "a form that another site sends");
+        assert_eq!(
+            post(&guard, &link),
+            Some(403),
+            "a form that another site sends"
+        );
         let framed = [link[0], link[1], link[2], ("sec-fetch-dest", "iframe")];
         assert_eq!(check(&guard, "/docs", &framed), Some(403));
     }
@@ -332,12 +447,48 @@ mod tests {
         assert_eq!(check(&guard, "/", &[("host", "deck.example:9000")]), None);
         assert_eq!(check(&guard, "/", &[("host", "port.example:8443")]), None);
         assert_eq!(check(&guard, "/", &[("host", "port.example:1")]), Some(403));
-        assert_eq!(check(&guard, "/", &[("host", "deck.example"), ("origin", "https://deck.example")]), None);
-        assert_eq!(check(&guard, "/", &[("host", "localhost"), ("origin", "https://app.example")]), None);
-        assert_eq!(check(&guard, "/", &[("host", "localhost"), ("origin", "http://app.example")]), Some(403));
-        let told = |origin| ask(&guard, &Method::GET, "/", &[("host", "localhost"), ("origin", origin)], false);
-        assert_eq!(told("https://app.example"), Ok(Some("https://app.example".to_owned())));
-        assert_eq!(told("http://localhost"), Ok(None), "its own page needs no permission to read");
+        assert_eq!(
+            check(
+                &guard,
+                "/",
+                &[("host", "deck.example"), ("origin", "https://deck.example")]
+            ),
+            None
+        );
+        assert_eq!(
+            check(
+                &guard,
+                "/",
+                &[("host", "localhost"), ("origin", "https://app.example")]
+            ),
+            None
+        );
+        assert_eq!(
+            check(
+                &guard,
+                "/",
+                &[("host", "localhost"), ("origin", "http://app.example")]
+            ),
+            Some(403)
+        );
+        let told = |origin| {
+            ask(
+                &guard,
+                &Method::GET,
+                "/",
+                &[("host", "localhost"), ("origin", origin)],
+                false,
+            )
+        };
+        assert_eq!(
+            told("https://app.example"),
+            Ok(Some("https://app.example".to_owned()))
+        );
+        assert_eq!(
+            told("http://localhost"),
+            Ok(None),
+            "its own page needs no permission to read"
+        );
     }
 
     #[test]
@@ -347,10 +498,20 @@ mod tests {
         for path in ["/healthz", "/readyz"] {
             assert_eq!(check(&open, path, &[host]), None, "{path}");
             // A page behind a name that was made to point here.
-            assert_eq!(check(&open, path, &[host, ("sec-fetch-site", "same-origin")]), Some(403));
-            assert_eq!(check(&open, path, &[host, ("origin", "http://10.1.2.3:7700")]), Some(403));
+            assert_eq!(
+                check(&open, path, &[host, ("sec-fetch-site", "same-origin")]),
+                Some(403)
+            );
+            assert_eq!(
+                check(&open, path, &[host, ("origin", "http://10.1.2.3:7700")]),
+                Some(403)
+            );
         }
-        assert_eq!(check(&closed, "/metrics", &[host]), None, "it needs a token");
+        assert_eq!(
+            check(&closed, "/metrics", &[host]),
+            None,
+            "it needs a token"
+        );
         assert_eq!(check(&open, "/metrics", &[host]), Some(403));
         assert_eq!(check(&closed, "/api/v1/packs", &[host]), Some(403));
         assert_eq!(check(&closed, "/metrics/x", &[host]), Some(403));

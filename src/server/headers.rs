@@ -15,7 +15,8 @@ pub(crate) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stre
 pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Tells browsers not to guess another media type (Fetch standard, section 3.6).
-pub(crate) const NOSNIFF: (HeaderName, HeaderValue) = (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+pub(crate) const NOSNIFF: (HeaderName, HeaderValue) =
+    (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 
 /// `WWW-Authenticate` of a request without a token (RFC 6750, section 3).
 pub(crate) const ASK: HeaderValue = HeaderValue::from_static("Bearer realm=\"helmdeck\"");

@@ -16,8 +16,9 @@ const MAX_CALLERS: usize = 10_000;
 
 /// Number of servers that share the traffic of all callers. Clones are the same number.
 ///
-/// A limit for all servers is enforced in parts: each server allows `1/N` of it, rounded up. With an even balancer all
-/// of them together allow the limit, plus at most one request per server and caller for the rounding.
+/// A limit for all servers is enforced in parts: each server allows `1/N` of it, rounded up. With
+/// an even balancer all of them together allow the limit, plus at most one request per server and
+/// caller for the rounding.
 #[derive(Debug, Clone)]
 pub struct Replicas(Arc<AtomicUsize>);
 
@@ -59,7 +60,10 @@ pub(crate) struct Permit(Arc<AtomicUsize>);
 
 impl InFlight {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, count: Arc::default() }
+        Self {
+            limit,
+            count: Arc::default(),
+        }
     }
 
     /// Takes a permit, or fails with `overloaded`.
@@ -72,7 +76,8 @@ impl InFlight {
             return Ok(());
         }
         self.count.fetch_sub(1, Ordering::Relaxed);
-        Err(Error::new(Code::Overloaded, "too many requests at once").with_retry_after(Duration::from_secs(1)))
+        Err(Error::new(Code::Overloaded, "too many requests at once")
+            .with_retry_after(Duration::from_secs(1)))
     }
 }
 
@@ -84,7 +89,8 @@ impl Drop for Permit {
 
 /// Slot of a running request. Clones are the same slot, freed with the last one.
 ///
-/// A request whose body is still arriving does not count as running: it gives its slot back until the body is there.
+/// A request whose body is still arriving does not count as running: it gives its slot back until
+/// the body is there.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestSlot(Arc<Held>);
 
@@ -97,7 +103,10 @@ struct Held {
 impl RequestSlot {
     /// Takes a slot, or fails with `overloaded`.
     pub(crate) fn take(pool: &InFlight) -> Result<Self, Error> {
-        let slot = Self(Arc::new(Held { pool: pool.clone(), taken: AtomicBool::new(false) }));
+        let slot = Self(Arc::new(Held {
+            pool: pool.clone(),
+            taken: AtomicBool::new(false),
+        }));
         slot.resume().map(|()| slot)
     }
 
@@ -131,7 +140,8 @@ impl Drop for Held {
     }
 }
 
-/// Permits that an admitted request holds until it is answered: of the server, its caller and its peer.
+/// Permits that an admitted request holds until it is answered: of the server, its caller and its
+/// peer.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) slot: RequestSlot,
@@ -161,7 +171,11 @@ impl<K: Eq + Hash + Clone> Each<K> {
 
     /// Makes a limit that all replicas share.
     pub(crate) fn over(limit: usize, replicas: Replicas) -> Self {
-        Self { limit, replicas, counts: Arc::default() }
+        Self {
+            limit,
+            replicas,
+            counts: Arc::default(),
+        }
     }
 
     /// Takes a permit of this key, or fails with `overloaded`.
@@ -170,7 +184,9 @@ impl<K: Eq + Hash + Clone> Each<K> {
         let held = counts.get(key).copied().unwrap_or(0);
         if held >= self.replicas.part(self.limit) {
             let message = format!("you have {held} open, and one caller may have no more");
-            return Err(Error::new(Code::Overloaded, message).with_retry_after(Duration::from_secs(1)));
+            return Err(
+                Error::new(Code::Overloaded, message).with_retry_after(Duration::from_secs(1))
+            );
         }
         counts.insert(key.clone(), held + 1);
         Ok(Share(Arc::clone(&self.counts), key.clone()))
@@ -191,7 +207,8 @@ impl<K: Eq + Hash> Drop for Share<K> {
 
 /// Token bucket per caller (generic cell rate algorithm, ITU-T I.371).
 ///
-/// Each bucket is one number: the time at which it is full again, which ITU-T calls the theoretical arrival time.
+/// Each bucket is one number: the time at which it is full again, which ITU-T calls the theoretical
+/// arrival time.
 #[derive(Debug)]
 pub(crate) struct Rate {
     /// Time in which one token of all replicas is refilled.
@@ -207,10 +224,16 @@ impl Rate {
     pub(crate) fn new(per_second: u32, burst: u32, replicas: Replicas) -> Option<Self> {
         let interval = Duration::from_secs(1).checked_div(per_second)?;
         let burst = if burst == 0 { per_second } else { burst };
-        Some(Self { interval, burst, replicas, full_at: Mutex::default() })
+        Some(Self {
+            interval,
+            burst,
+            replicas,
+            full_at: Mutex::default(),
+        })
     }
 
-    /// Takes a token of this caller, or fails with `rate_limited` and when to retry. `now` is monotonic.
+    /// Takes a token of this caller, or fails with `rate_limited` and when to retry. `now` is
+    /// monotonic.
     pub(crate) fn take(&self, caller: &Arc<Identity>, now: Duration) -> Result<(), Error> {
         let replicas = u32::try_from(self.replicas.count()).unwrap_or(u32::MAX);
         let interval = self.interval.saturating_mul(replicas);
@@ -220,7 +243,9 @@ impl Rate {
         let next = full.max(now) + interval;
         let wait = next.saturating_sub(now + capacity);
         if !wait.is_zero() {
-            return Err(Error::new(Code::RateLimited, "too many requests a second").with_retry_after(wait));
+            return Err(
+                Error::new(Code::RateLimited, "too many requests a second").with_retry_after(wait)
+            );
         }
         if let Some(full) = full_at.get_mut(caller) {
             *full = next;
@@ -238,7 +263,10 @@ impl Rate {
 fn forget_some(full_at: &mut HashMap<Arc<Identity>, Duration>, now: Duration) {
     full_at.retain(|_, full| *full > now);
     if full_at.len() >= MAX_CALLERS
-        && let Some(nearest) = full_at.iter().min_by_key(|(_, full)| **full).map(|(caller, _)| caller.clone())
+        && let Some(nearest) = full_at
+            .iter()
+            .min_by_key(|(_, full)| **full)
+            .map(|(caller, _)| caller.clone())
     {
         full_at.remove(&nearest);
     }
@@ -254,7 +282,10 @@ mod tests {
         let first = limit.enter().unwrap();
         let second = limit.enter().unwrap();
         let refused = limit.enter().unwrap_err();
-        assert_eq!((refused.code(), refused.retry_after()), (Code::Overloaded, Some(Duration::from_secs(1))));
+        assert_eq!(
+            (refused.code(), refused.retry_after()),
+            (Code::Overloaded, Some(Duration::from_secs(1)))
+        );
         drop(first);
         let third = limit.enter().unwrap();
         assert!(limit.enter().is_err());
@@ -266,7 +297,10 @@ mod tests {
     fn paused_slot_is_free_for_others() {
         let pool = InFlight::new(1);
         let slow = RequestSlot::take(&pool).unwrap();
-        assert_eq!(RequestSlot::take(&pool).unwrap_err().code(), Code::Overloaded);
+        assert_eq!(
+            RequestSlot::take(&pool).unwrap_err().code(),
+            Code::Overloaded
+        );
         slow.pause();
         slow.pause();
         let other = RequestSlot::take(&pool).unwrap();
@@ -284,7 +318,10 @@ mod tests {
     #[test]
     fn permits_are_counted_per_caller() {
         let each = Each::new(2);
-        let (a, b) = (Arc::new(Identity::local()), Arc::new(Identity::new("t", "b").unwrap()));
+        let (a, b) = (
+            Arc::new(Identity::local()),
+            Arc::new(Identity::new("t", "b").unwrap()),
+        );
         let held = [each.enter(&a).unwrap(), each.enter(&a).unwrap()];
         assert_eq!(each.enter(&a).unwrap_err().code(), Code::Overloaded);
         let other = each.enter(&b).unwrap();
@@ -302,9 +339,16 @@ mod tests {
             rate.take(&caller, start).unwrap();
         }
         let refused = rate.take(&caller, start).unwrap_err();
-        assert_eq!((refused.code(), refused.retry_after()), (Code::RateLimited, Some(Duration::from_millis(100))));
-        rate.take(&caller, start + Duration::from_millis(100)).unwrap();
-        assert!(rate.take(&caller, start + Duration::from_millis(199)).is_err());
+        assert_eq!(
+            (refused.code(), refused.retry_after()),
+            (Code::RateLimited, Some(Duration::from_millis(100)))
+        );
+        rate.take(&caller, start + Duration::from_millis(100))
+            .unwrap();
+        assert!(
+            rate.take(&caller, start + Duration::from_millis(199))
+                .is_err()
+        );
         // A long pause fills the bucket, never more than that.
         for _ in 0..3 {
             rate.take(&caller, start + Duration::from_secs(60)).unwrap();
@@ -318,15 +362,24 @@ mod tests {
         for count in 1..=7 {
             let replicas = Replicas::default();
             replicas.set(count);
-            let rates: Vec<Rate> = (0..count).filter_map(|_| Rate::new(10, 5, replicas.clone())).collect();
+            let rates: Vec<Rate> = (0..count)
+                .filter_map(|_| Rate::new(10, 5, replicas.clone()))
+                .collect();
             // Ten seconds of far more requests than allowed, round robin.
             let requests = 0..10_000_u64;
             let allowed = requests.filter(|n| {
                 let rate = &rates[usize::try_from(*n).unwrap() % count];
-                rate.take(&caller, Duration::from_secs(100) + Duration::from_millis(*n)).is_ok()
+                rate.take(
+                    &caller,
+                    Duration::from_secs(100) + Duration::from_millis(*n),
+                )
+                .is_ok()
             });
             let (allowed, limit) = (allowed.count(), 10 * 10 + 5);
-            assert!((limit - count..=limit + count).contains(&allowed), "{count} replicas allowed {allowed}");
+            assert!(
+                (limit - count..=limit + count).contains(&allowed),
+                "{count} replicas allowed {allowed}"
+            );
         }
     }
 

@@ -1,4 +1,5 @@
-//! The metrics of a server as one `OpenMetrics` text: its engine, its conversations, its build, its process.
+//! The metrics of a server as one `OpenMetrics` text: its engine, its conversations, its build, its
+//! process.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +11,8 @@ use crate::rest::conversation_metrics;
 
 /// End marker of the text.
 const END: &str = "# EOF\n";
-/// Ticks per second of the times in `/proc` (`USER_HZ`): 100 on every architecture that this program is built for.
+/// Ticks per second of the times in `/proc` (`USER_HZ`): 100 on every architecture that this
+/// program is built for.
 const TICKS: f64 = 100.0;
 
 /// Returns all metrics as `OpenMetrics` text, as `/metrics` answers.
@@ -34,10 +36,15 @@ pub fn metrics(engine: &Engine, conversations: &Conversations) -> String {
 fn add_build(text: &mut String) {
     text.push_str("# HELP helmdeck_build The program that runs.\n# TYPE helmdeck_build info\n");
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "helmdeck_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
+    let _ = writeln!(
+        text,
+        "helmdeck_build_info{{version=\"{}\"}} 1",
+        env!("CARGO_PKG_VERSION")
+    );
 }
 
-/// Facts about this process, from `/proc`. Names and meanings are those that all clients of Prometheus use.
+/// Facts about this process, from `/proc`. Names and meanings are those that all clients of
+/// Prometheus use.
 #[derive(Debug, PartialEq)]
 struct Process {
     cpu_seconds: f64,
@@ -55,23 +62,34 @@ impl Process {
         let file = |name: &str| fs::read_to_string(format!("/proc/{name}")).ok();
         let mut process = Self::parse(&file("self/stat")?, &file("self/status")?, &file("stat")?)?;
         // The folder itself is open while it is listed.
-        process.open_fds = fs::read_dir("/proc/self/fd").ok().map(|files| (files.count() as u64).saturating_sub(1));
+        process.open_fds = fs::read_dir("/proc/self/fd")
+            .ok()
+            .map(|files| (files.count() as u64).saturating_sub(1));
         process.max_fds = file("self/limits").and_then(|limits| {
-            let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?.trim_start();
+            let line = limits
+                .lines()
+                .find_map(|line| line.strip_prefix("Max open files"))?
+                .trim_start();
             line.split(' ').next()?.parse().ok()
         });
         Some(process)
     }
 
     fn parse(stat: &str, status: &str, system: &str) -> Option<Self> {
-        // The name of the program may contain spaces and parentheses; what follows it does not (proc_pid_stat(5)).
+        // The name of the program may contain spaces and parentheses; what follows it does not
+        // (proc_pid_stat(5)).
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
         let kibibytes = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? * 1024)
         };
-        let boot: f64 = system.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+        let boot: f64 = system
+            .lines()
+            .find_map(|line| line.strip_prefix("btime "))?
+            .trim()
+            .parse()
+            .ok()?;
         Some(Self {
             cpu_seconds: (number(11)? + number(12)?) as f64 / TICKS,
             threads: number(17)?,
@@ -86,14 +104,37 @@ impl Process {
     fn add(&self, text: &mut String) {
         let mut add = |name: &str, kind: &str, help: &str, value: &dyn std::fmt::Display| {
             let suffix = if kind == "counter" { "_total" } else { "" };
-            let _ = write!(text, "# HELP process_{name} {help}.\n# TYPE process_{name} {kind}\n");
+            let _ = write!(
+                text,
+                "# HELP process_{name} {help}.\n# TYPE process_{name} {kind}\n"
+            );
             let _ = writeln!(text, "process_{name}{suffix} {value}");
         };
-        add("cpu_seconds", "counter", "User and system CPU time in seconds", &self.cpu_seconds);
+        add(
+            "cpu_seconds",
+            "counter",
+            "User and system CPU time in seconds",
+            &self.cpu_seconds,
+        );
         add("threads", "gauge", "Number of threads", &self.threads);
-        add("start_time_seconds", "gauge", "When the process started, in seconds since 1970", &self.start_seconds);
-        add("virtual_memory_bytes", "gauge", "Size of the virtual memory in bytes", &self.virtual_bytes);
-        add("resident_memory_bytes", "gauge", "Size of the memory in use in bytes", &self.resident_bytes);
+        add(
+            "start_time_seconds",
+            "gauge",
+            "When the process started, in seconds since 1970",
+            &self.start_seconds,
+        );
+        add(
+            "virtual_memory_bytes",
+            "gauge",
+            "Size of the virtual memory in bytes",
+            &self.virtual_bytes,
+        );
+        add(
+            "resident_memory_bytes",
+            "gauge",
+            "Size of the memory in use in bytes",
+            &self.resident_bytes,
+        );
         if let Some(open) = self.open_fds {
             add("open_fds", "gauge", "Number of open files", &open);
         }
@@ -133,7 +174,13 @@ mod tests {
             "btime 1\n",
         );
         process.unwrap().add(&mut text);
-        assert!(text.contains("# TYPE process_cpu_seconds counter\nprocess_cpu_seconds_total 0.02\n"), "{text}");
-        assert!(text.contains("\nprocess_resident_memory_bytes 1024\n"), "{text}");
+        assert!(
+            text.contains("# TYPE process_cpu_seconds counter\nprocess_cpu_seconds_total 0.02\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\nprocess_resident_memory_bytes 1024\n"),
+            "{text}"
+        );
     }
 }

@@ -34,7 +34,9 @@ pub struct Operator {
 
 impl fmt::Debug for Operator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Operator").field("version", &self.version).finish_non_exhaustive()
+        f.debug_struct("Operator")
+            .field("version", &self.version)
+            .finish_non_exhaustive()
     }
 }
 
@@ -43,25 +45,35 @@ impl Operator {
     #[cfg(feature = "ui")]
     pub(crate) fn form_key(&self) -> Option<[u8; 32]> {
         let everybody = Namespace::new("", "", None);
-        self.keyring.as_ref().map(|ring| ring.mac(&everybody, "ui/forms", &[]))
+        self.keyring
+            .as_ref()
+            .map(|ring| ring.mac(&everybody, "ui/forms", &[]))
     }
 
     /// Returns the system database, or the error of a server without a data folder.
     pub(crate) fn system(&self) -> Result<&System, Problem> {
         let message = "this server has no data folder, so it keeps no tokens; set data_dir";
-        self.system.as_ref().ok_or_else(|| Problem::new(Code::NotFound, message))
+        self.system
+            .as_ref()
+            .ok_or_else(|| Problem::new(Code::NotFound, message))
     }
 
     /// Returns the credentials, or the error of a server without a vault.
     pub(crate) fn vault(&self) -> Result<&Book, Problem> {
         let message = "there is no vault: no vault key is set (HELMDECK_VAULT_KEY or HELMDECK_VAULT_KEY_FILE)";
-        self.vault.as_ref().ok_or_else(|| Problem::new(Code::NotFound, message))
+        self.vault
+            .as_ref()
+            .ok_or_else(|| Problem::new(Code::NotFound, message))
     }
 }
 
 /// Makes the error of a failure of the system database. Its text stays in the log.
 pub(crate) fn system_error(error: StoreError) -> Error {
-    Error::new(Code::Overloaded, "the system database is not available; try again").with_source(error)
+    Error::new(
+        Code::Overloaded,
+        "the system database is not available; try again",
+    )
+    .with_source(error)
 }
 
 /// Makes the error of a failure of the vault.
@@ -69,7 +81,9 @@ pub(crate) fn vault_error(error: VaultError) -> Error {
     match error {
         VaultError::Store(error) => system_error(error),
         VaultError::Missing(_) => Error::new(Code::NotFound, error.to_string()),
-        VaultError::Invalid(_) | VaultError::Refused(_) => Error::new(Code::InvalidInput, error.to_string()),
+        VaultError::Invalid(_) | VaultError::Refused(_) => {
+            Error::new(Code::InvalidInput, error.to_string())
+        }
         _ => Error::new(Code::Conflict, error.to_string()),
     }
 }

@@ -38,27 +38,41 @@ pub(crate) struct Peer {
 impl Peers {
     /// Sets the limits of each peer. Addresses in `proxies` have none.
     pub(crate) fn new(connections: usize, requests: usize, proxies: Vec<IpNet>) -> Arc<Self> {
-        Arc::new(Self { connections, requests, proxies, known: Mutex::default() })
+        Arc::new(Self {
+            connections,
+            requests,
+            proxies,
+            known: Mutex::default(),
+        })
     }
 
     /// Takes a permit for a connection, `None` if the peer has reached its limit.
     pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Peer> {
         let address = address.to_canonical();
         if self.proxies.iter().any(|proxy| proxy.contains(&address)) {
-            return Some(Peer { peers: Arc::clone(self), counted: None });
+            return Some(Peer {
+                peers: Arc::clone(self),
+                counted: None,
+            });
         }
         let address = match address {
             IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & IPV6_PREFIX)),
             v4 @ IpAddr::V4(_) => v4,
         };
         let mut known = self.known.lock();
-        let new = || PeerLoad { connections: 0, requests: InFlight::new(self.requests) };
+        let new = || PeerLoad {
+            connections: 0,
+            requests: InFlight::new(self.requests),
+        };
         let peer = known.entry(address).or_insert_with(new);
         if peer.connections >= self.connections {
             return None;
         }
         peer.connections += 1;
-        Some(Peer { peers: Arc::clone(self), counted: Some((address, peer.requests.clone())) })
+        Some(Peer {
+            peers: Arc::clone(self),
+            counted: Some((address, peer.requests.clone())),
+        })
     }
 }
 
@@ -71,7 +85,9 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        let Some((address, _)) = &self.counted else { return };
+        let Some((address, _)) = &self.counted else {
+            return;
+        };
         let mut known = self.peers.known.lock();
         if let Some(peer) = known.get_mut(address) {
             peer.connections -= 1;
@@ -101,7 +117,10 @@ mod tests {
         assert!(peers.enter(ip("192.0.2.1")).is_none());
         assert!(peers.enter(ip("192.0.2.2")).is_some());
         let work = first.requests().unwrap().enter().unwrap();
-        assert!(second.requests().unwrap().enter().is_err(), "requests are counted over all connections");
+        assert!(
+            second.requests().unwrap().enter().is_err(),
+            "requests are counted over all connections"
+        );
         drop((work, first));
         assert!(peers.enter(ip("192.0.2.1")).is_some());
         drop(second);
@@ -118,10 +137,17 @@ mod tests {
 
     #[test]
     fn proxies_are_not_limited() {
-        let proxies = vec![network("10.0.0.0/8").unwrap(), network("::1").unwrap(), network("192.0.2.9").unwrap()];
+        let proxies = vec![
+            network("10.0.0.0/8").unwrap(),
+            network("::1").unwrap(),
+            network("192.0.2.9").unwrap(),
+        ];
         let peers = Peers::new(1, 1, proxies);
         for address in ["10.1.2.3", "::ffff:10.1.2.3", "::1", "192.0.2.9"] {
-            let held = [peers.enter(ip(address)).unwrap(), peers.enter(ip(address)).unwrap()];
+            let held = [
+                peers.enter(ip(address)).unwrap(),
+                peers.enter(ip(address)).unwrap(),
+            ];
             assert!(held[0].requests().is_none(), "{address}");
         }
         assert!(network("proxy.example").is_none() && network("10.0.0.0/33").is_none());

@@ -1,4 +1,5 @@
-//! Errors on the wire: problem details (RFC 9457) with `code`, `fault`, `retry`, `retry_after_ms` and `request_id`.
+//! Errors on the wire: problem details (RFC 9457) with `code`, `fault`, `retry`, `retry_after_ms`
+//! and `request_id`.
 //!
 //! They contain the public text of [`Error::problem`], never a cause.
 
@@ -29,8 +30,15 @@ impl Problem {
     }
 
     /// Makes a problem with a given HTTP status. Its code is `invalid_input`.
-    pub(crate) fn http(status: StatusCode, detail: impl Into<std::borrow::Cow<'static, str>>) -> Self {
-        Self { error: Error::new(Code::InvalidInput, detail), status: Some(status), header: None }
+    pub(crate) fn http(
+        status: StatusCode,
+        detail: impl Into<std::borrow::Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            error: Error::new(Code::InvalidInput, detail),
+            status: Some(status),
+            header: None,
+        }
     }
 
     /// Adds a header to the answer.
@@ -42,14 +50,18 @@ impl Problem {
     /// Returns the status of the answer.
     pub(crate) fn status(&self) -> StatusCode {
         self.status.unwrap_or_else(|| {
-            StatusCode::from_u16(self.error.code().http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+            StatusCode::from_u16(self.error.code().http_status())
+                .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
         })
     }
 
     /// Returns the added header as text.
     #[cfg(test)]
     pub(crate) fn header_text(&self) -> String {
-        self.header.as_ref().map_or("", |(_, value)| value.to_str().unwrap()).to_owned()
+        self.header
+            .as_ref()
+            .map_or("", |(_, value)| value.to_str().unwrap())
+            .to_owned()
     }
 
     fn body(&self) -> Vec<u8> {
@@ -66,7 +78,11 @@ impl Problem {
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        Self { error, status: None, header: None }
+        Self {
+            error,
+            status: None,
+            header: None,
+        }
     }
 }
 
@@ -114,17 +130,27 @@ mod tests {
     async fn read(problem: Problem) -> (Response<()>, serde_json::Value) {
         let (parts, body) = problem.into_response().into_parts();
         let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
-        (Response::from_parts(parts, ()), serde_json::from_slice(&bytes).unwrap())
+        (
+            Response::from_parts(parts, ()),
+            serde_json::from_slice(&bytes).unwrap(),
+        )
     }
 
     #[tokio::test]
     async fn retry_after_is_in_body_and_rounded_up_in_header() {
-        let error = Error::new(Code::RateLimited, "slow down").with_retry_after(Duration::from_millis(1_200));
+        let error = Error::new(Code::RateLimited, "slow down")
+            .with_retry_after(Duration::from_millis(1_200));
         let (response, body) = read(error.into()).await;
         assert_eq!(response.status(), 429);
         assert_eq!(response.headers()["retry-after"], "2");
-        assert_eq!(response.headers()["content-type"], "application/problem+json");
-        assert_eq!((&body["retry_after_ms"], &body["code"]), (&1_200.into(), &"rate_limited".into()));
+        assert_eq!(
+            response.headers()["content-type"],
+            "application/problem+json"
+        );
+        assert_eq!(
+            (&body["retry_after_ms"], &body["code"]),
+            (&1_200.into(), &"rate_limited".into())
+        );
     }
 
     #[tokio::test]
@@ -132,8 +158,14 @@ mod tests {
         let (response, body) = read(Problem::http(StatusCode::UNSUPPORTED_MEDIA_TYPE, "no")).await;
         assert_eq!(response.status(), 415);
         assert!(response.headers().get("retry-after").is_none());
-        assert_eq!((&body["type"], &body["title"]), (&"about:blank".into(), &"Unsupported Media Type".into()));
-        assert_eq!((&body["status"], &body["code"]), (&415.into(), &"invalid_input".into()));
+        assert_eq!(
+            (&body["type"], &body["title"]),
+            (&"about:blank".into(), &"Unsupported Media Type".into())
+        );
+        assert_eq!(
+            (&body["status"], &body["code"]),
+            (&415.into(), &"invalid_input".into())
+        );
     }
 
     #[tokio::test]

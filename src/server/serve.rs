@@ -116,7 +116,8 @@ impl Server {
         }
     }
 
-    /// Sets the number of servers that share limits of callers; one by default. It may change while they run.
+    /// Sets the number of servers that share limits of callers; one by default. It may change while
+    /// they run.
     #[must_use]
     pub fn replicas(mut self, replicas: Replicas) -> Self {
         self.replicas = replicas;
@@ -138,7 +139,8 @@ impl Server {
         self
     }
 
-    /// Sets what the routes for operators act on. Without it they find no tokens, no vault and no settings.
+    /// Sets what the routes for operators act on. Without it they find no tokens, no vault and no
+    /// settings.
     #[must_use]
     pub fn operator(mut self, operator: Operator) -> Self {
         self.operator = operator;
@@ -159,7 +161,8 @@ impl Server {
         self
     }
 
-    /// Sets what makes spans of requests. Without it none are made, and trace contexts of callers are passed on.
+    /// Sets what makes spans of requests. Without it none are made, and trace contexts of callers
+    /// are passed on.
     #[must_use]
     pub fn tracer(mut self, tracer: Option<Tracer>) -> Self {
         self.tracer = tracer;
@@ -173,7 +176,8 @@ impl Server {
         self
     }
 
-    /// Seals MCP sessions into their ids, so that every server with the same keys and system database continues them.
+    /// Seals MCP sessions into their ids, so that every server with the same keys and system
+    /// database continues them.
     ///
     /// Without it, a session belongs to the server that began it.
     #[must_use]
@@ -189,7 +193,8 @@ impl Server {
         self
     }
 
-    /// Sets the conversations. Without them, every route of conversations answers that memory is off.
+    /// Sets the conversations. Without them, every route of conversations answers that memory is
+    /// off.
     #[must_use]
     pub fn conversations(mut self, conversations: Conversations) -> Self {
         self.conversations = conversations;
@@ -212,8 +217,8 @@ impl Server {
 
     /// Returns the whole server as one router, for tests and for callers with their own listener.
     ///
-    /// Limits on connections, the time limit for a request head and the drain are up to that listener
-    /// then, and closing the conversations is up to their owner.
+    /// Limits on connections, the time limit for a request head and the drain are up to that
+    /// listener then, and closing the conversations is up to their owner.
     pub fn router(self) -> Router {
         let (_, _, entry) = self.assemble();
         Router::new().fallback(move |request: Request| {
@@ -222,18 +227,22 @@ impl Server {
         })
     }
 
-    /// Serves until `shutdown` is cancelled, or an administrator asks for a drain, and the running requests have ended.
+    /// Serves until `shutdown` is cancelled, or an administrator asks for a drain, and the running
+    /// requests have ended.
     ///
-    /// After that it answers for `drain_for` as before, but is not ready. Then it accepts no connection and starts no
-    /// job. Running requests and jobs have `drain_timeout` to finish; then everything is closed, the conversations last.
-    /// The engine stays open: its owner shuts it down afterwards.
+    /// After that it answers for `drain_for` as before, but is not ready. Then it accepts no
+    /// connection and starts no job. Running requests and jobs have `drain_timeout` to finish; then
+    /// everything is closed, the conversations last. The engine stays open: its owner shuts it down
+    /// afterwards.
     ///
     /// # Errors
-    /// `InvalidInput` if the listener is not on a loopback address and there is no authentication, or a
-    /// setting is invalid; the listener's error if its address cannot be read.
+    /// `InvalidInput` if the listener is not on a loopback address and there is no authentication,
+    /// or a setting is invalid; the listener's error if its address cannot be read.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
         let authenticated = self.auth.is_some();
-        check_listen(listener.local_addr()?, authenticated).and_then(|()| self.config.validate()).map_err(invalid)?;
+        check_listen(listener.local_addr()?, authenticated)
+            .and_then(|()| self.config.validate())
+            .map_err(invalid)?;
         let config = self.config.clone();
         let (app, mcp, entry) = self.assemble();
         let draining = app.draining().clone();
@@ -243,11 +252,17 @@ impl Server {
         };
         connections.accept(&listener, stops).await;
         draining.begin();
-        // Other servers run what waits; what waits in this process alone may still begin until the listener closes.
+        // Other servers run what waits; what waits in this process alone may still begin until the
+        // listener closes.
         app.engine().leave_queued_jobs();
         if !config.drain_for.is_zero() {
-            tracing::info!(seconds = config.drain_for.as_secs_f64(), "draining: not ready any more, still answering");
-            connections.accept(&listener, tokio::time::sleep(config.drain_for)).await;
+            tracing::info!(
+                seconds = config.drain_for.as_secs_f64(),
+                "draining: not ready any more, still answering"
+            );
+            connections
+                .accept(&listener, tokio::time::sleep(config.drain_for))
+                .await;
         }
         drop(listener);
 
@@ -261,13 +276,21 @@ impl Server {
             app.calls().wait().await;
             app.engine().jobs_ended().await;
         };
-        if tokio::time::timeout(config.drain_timeout, finished).await.is_err() {
+        if tokio::time::timeout(config.drain_timeout, finished)
+            .await
+            .is_err()
+        {
             let (connections, calls) = (connections.open.len(), app.calls().len());
-            tracing::warn!(connections, calls, "the drain timed out, closing what is left");
+            tracing::warn!(
+                connections,
+                calls,
+                "the drain timed out, closing what is left"
+            );
         }
         mcp.stop();
         connections.open.shutdown().await;
-        // There are no requests any more. Running summaries are abandoned, and made again after the next start.
+        // There are no requests any more. Running summaries are abandoned, and made again after the
+        // next start.
         app.conversations().close(CLOSING).await;
         Ok(())
     }
@@ -279,9 +302,19 @@ impl Server {
             system,
         });
         let (tracer, clock) = (self.tracer, Arc::clone(&self.clock));
-        let mcp = Mcp::new(self.engine.clone(), &self.config, self.mcp, clock, self.extra, sealed, tracer.clone());
+        let mcp = Mcp::new(
+            self.engine.clone(),
+            &self.config,
+            self.mcp,
+            clock,
+            self.extra,
+            sealed,
+            tracer.clone(),
+        );
         let clock = Arc::clone(&self.clock);
-        let access = self.auth.map(|auth| Arc::new(Access::new(auth, Arc::clone(&clock))));
+        let access = self
+            .auth
+            .map(|auth| Arc::new(Access::new(auth, Arc::clone(&clock))));
         #[cfg(feature = "ui")]
         let parts = crate::ui::Parts {
             memory: self.engine.memory().is_some(),
@@ -296,7 +329,13 @@ impl Server {
             access: access.clone(),
             replicas: self.replicas.clone(),
         };
-        let app = App::new(self.engine, self.conversations, &self.config, clock, app_parts);
+        let app = App::new(
+            self.engine,
+            self.conversations,
+            &self.config,
+            clock,
+            app_parts,
+        );
         let build = {
             let (app, receiver, spans) = (app.clone(), self.receiver, tracer.is_some());
             #[cfg(feature = "ui")]
@@ -305,12 +344,24 @@ impl Server {
                 let routes = rest::router(app, receiver);
                 #[cfg(feature = "ui")]
                 let routes = crate::ui::with_pages(routes, parts, access, &clock);
-                if spans { routes.layer(axum::middleware::from_fn(correlate::note_route)) } else { routes }
+                if spans {
+                    routes.layer(axum::middleware::from_fn(correlate::note_route))
+                } else {
+                    routes
+                }
             }
         };
         let (routes, clock) = (LazyRouter::new(Box::new(build)), self.clock);
-        let entry =
-            EntryService::new(app.clone(), routes, mcp.clone(), access, clock, &self.config, self.replicas, tracer);
+        let entry = EntryService::new(
+            app.clone(),
+            routes,
+            mcp.clone(),
+            access,
+            clock,
+            &self.config,
+            self.replicas,
+            tracer,
+        );
         // Set once: a server is assembled once.
         let _ = self.reload.0.set(entry.clone());
         (app, mcp, entry)
@@ -371,16 +422,25 @@ struct Connections {
 impl Connections {
     fn new(entry: EntryService, config: &ServerConfig, draining: Draining) -> Self {
         let mut once = protocol(config);
-        once.keep_alive(false).header_read_timeout(config.header_timeout.min(RESERVE_TIMEOUT));
+        once.keep_alive(false)
+            .header_read_timeout(config.header_timeout.min(RESERVE_TIMEOUT));
         // The configuration was checked, so each can be read.
-        let proxies = config.proxies.iter().filter_map(|proxy| network(proxy)).collect();
+        let proxies = config
+            .proxies
+            .iter()
+            .filter_map(|proxy| network(proxy))
+            .collect();
         Self {
             entry,
             protocol: protocol(config),
             once,
             open: JoinSet::new(),
             places: InFlight::new(config.max_connections),
-            peers: Peers::new(config.max_connections_per_peer, config.max_requests.div_ceil(2), proxies),
+            peers: Peers::new(
+                config.max_connections_per_peer,
+                config.max_requests.div_ceil(2),
+                proxies,
+            ),
             reserve: VecDeque::new(),
             warned: None,
             draining,
@@ -407,12 +467,16 @@ impl Connections {
     }
 
     fn start(&mut self, stream: TcpStream, address: IpAddr) {
-        // An answer is one write, so Nagle's algorithm would only delay it. A failure only makes answers slower.
+        // An answer is one write, so Nagle's algorithm would only delay it. A failure only makes
+        // answers slower.
         let _ = stream.set_nodelay(true);
         match self.admit(address) {
             Ok(admitted) => self.serve(stream, admitted),
             Err(reason) => {
-                if self.warned.is_none_or(|warned| warned.elapsed() >= WARN_EVERY) {
+                if self
+                    .warned
+                    .is_none_or(|warned| warned.elapsed() >= WARN_EVERY)
+                {
                     self.warned = Some(Instant::now());
                     tracing::warn!(peer = %address, "{reason}: only /healthz and /readyz are answered on further ones");
                 }
@@ -422,7 +486,10 @@ impl Connections {
     }
 
     fn admit(&self, address: IpAddr) -> Result<(Permit, Peer), &'static str> {
-        let peer = self.peers.enter(address).ok_or("too many connections from one address")?;
+        let peer = self
+            .peers
+            .enter(address)
+            .ok_or("too many connections from one address")?;
         let place = self.places.enter().map_err(|_| "too many connections")?;
         Ok((place, peer))
     }
@@ -434,14 +501,20 @@ impl Connections {
             async move {
                 let mut response = entry.handle(request.map(Body::new), peer.requests()).await;
                 if draining.has_begun() {
-                    // The next request of this client comes over a new connection, to another replica.
-                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                    // The next request of this client comes over a new connection, to another
+                    // replica.
+                    response
+                        .headers_mut()
+                        .insert(CONNECTION, HeaderValue::from_static("close"));
                 }
                 Ok::<_, Infallible>(response)
             }
         });
-        let connection = self.protocol.serve_connection(TokioIo::new(stream), service);
-        // Its own token: with a shared one, all connections would contend for its lock at each wake-up.
+        let connection = self
+            .protocol
+            .serve_connection(TokioIo::new(stream), service);
+        // Its own token: with a shared one, all connections would contend for its lock at each
+        // wake-up.
         let drain = self.drain.child_token();
         self.open.spawn(async move {
             let _place = place;
@@ -476,11 +549,21 @@ impl Connections {
                     return Ok::<_, Infallible>(entry.handle(request.map(Body::new), None).await);
                 }
                 let (id, shown) = correlate::request_id(request.headers());
-                let correlation = Correlation { request_id: Some(id), trace: None };
-                let error = Error::new(Code::Overloaded, reason).with_retry_after(Duration::from_secs(1));
-                let mut response = correlation.scope(async { Problem::from(error).into_response() }).await;
-                response.headers_mut().insert(correlate::X_REQUEST_ID, shown);
-                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                let correlation = Correlation {
+                    request_id: Some(id),
+                    trace: None,
+                };
+                let error =
+                    Error::new(Code::Overloaded, reason).with_retry_after(Duration::from_secs(1));
+                let mut response = correlation
+                    .scope(async { Problem::from(error).into_response() })
+                    .await;
+                response
+                    .headers_mut()
+                    .insert(correlate::X_REQUEST_ID, shown);
+                response
+                    .headers_mut()
+                    .insert(CONNECTION, HeaderValue::from_static("close"));
                 Ok(response)
             }
         });

@@ -1,7 +1,8 @@
 //! Whether the credential of a request is still valid while its answer lasts.
 //!
-//! A request is checked once, when it comes. An answer that takes long (an event stream, a download, a wait for a job) is
-//! checked again all the while, so that a revoked token reads nothing more. `EntryService` wraps every such answer.
+//! A request is checked once, when it comes. An answer that takes long (an event stream, a
+//! download, a wait for a job) is checked again all the while, so that a revoked token reads
+//! nothing more. `EntryService` wraps every such answer.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ use tokio::time::{Instant, Sleep};
 use crate::access::revoked;
 use crate::headers::EVENTS;
 
-/// Interval of the checks. An API token is cached for as long, so an answer ends within a second of a revocation.
+/// Interval of the checks. An API token is cached for as long, so an answer ends within a second of
+/// a revocation.
 pub(crate) const CHECK_EVERY: Duration = Duration::from_millis(500);
 
 /// Standing of a credential.
@@ -65,10 +67,11 @@ impl Validity {
 
     /// Returns the answer to a request, as far as the credential allows it.
     ///
-    /// One that took long to begin, `took`, is refused if the credential was revoked meanwhile. A body without a known size
-    /// ends when it is.
+    /// One that took long to begin, `took`, is refused if the credential was revoked meanwhile. A
+    /// body without a known size ends when it is.
     pub(crate) async fn guard(self, response: Response, took: Duration) -> Response {
-        let is_checked = took >= CHECK_EVERY && response.extensions().get::<EndsCredential>().is_none();
+        let is_checked =
+            took >= CHECK_EVERY && response.extensions().get::<EndsCredential>().is_none();
         if is_checked && self.standing().await == Standing::Revoked {
             return revoked().into_response();
         }
@@ -76,13 +79,22 @@ impl Validity {
             return response;
         }
         let is_events = response.headers().get(CONTENT_TYPE) == Some(&EVENTS);
-        response.map(|body| Body::new(CheckedBody { body, validity: self, state: State::waiting(), is_events }))
+        response.map(|body| {
+            Body::new(CheckedBody {
+                body,
+                validity: self,
+                state: State::waiting(),
+                is_events,
+            })
+        })
     }
 }
 
 impl std::fmt::Debug for Validity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Validity").field("checked", &self.0.is_some()).finish()
+        f.debug_struct("Validity")
+            .field("checked", &self.0.is_some())
+            .finish()
     }
 }
 
@@ -91,8 +103,8 @@ struct CheckedBody {
     body: Body,
     validity: Validity,
     state: State,
-    /// Whether it is an event stream, which may end at any message. Any other body is broken off, so that nobody takes a
-    /// part for the whole.
+    /// Whether it is an event stream, which may end at any message. Any other body is broken off,
+    /// so that nobody takes a part for the whole.
     is_events: bool,
 }
 
@@ -104,7 +116,9 @@ enum State {
 
 impl State {
     fn waiting() -> Self {
-        Self::Waiting(Box::pin(tokio::time::sleep_until(Instant::now() + CHECK_EVERY)))
+        Self::Waiting(Box::pin(tokio::time::sleep_until(
+            Instant::now() + CHECK_EVERY,
+        )))
     }
 }
 
@@ -136,7 +150,10 @@ impl http_body::Body for CheckedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if self.may_go_on(cx) {
             return Pin::new(&mut self.body).poll_frame(cx);
         }

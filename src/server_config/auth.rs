@@ -29,7 +29,8 @@ pub struct AuthConfig {
     pub jwks: String,
     /// Required issuer of a JSON Web Token (`iss`); empty (the default) = any issuer with the key.
     pub issuer: String,
-    /// Client of the pages at the issuer, where people sign in (OpenID Connect). It needs `issuer` and `jwks`.
+    /// Client of the pages at the issuer, where people sign in (OpenID Connect). It needs `issuer`
+    /// and `jwks`.
     ///
     /// Empty (the default) = people paste a token.
     pub client_id: String,
@@ -39,7 +40,8 @@ pub struct AuthConfig {
     ///
     /// The tenant of a token without it is `default`.
     pub tenant_claim: String,
-    /// Whether a caller with a JSON Web Token may create API tokens; off by default. They expire with it at the latest.
+    /// Whether a caller with a JSON Web Token may create API tokens; off by default. They expire
+    /// with it at the latest.
     pub tokens_by_jwt: bool,
     /// Claim that names the session, one conversation of the user; `session_id` by default.
     ///
@@ -48,7 +50,8 @@ pub struct AuthConfig {
     /// Maximum clock difference between issuer and server; 30 s by default, at most 5 min.
     #[serde(with = "text")]
     pub leeway: Duration,
-    /// How long an API token that was good stays good while its record cannot be reached; 5 min by default, 0 = not at all.
+    /// How long an API token that was good stays good while its record cannot be reached; 5 min by
+    /// default, 0 = not at all.
     #[serde(with = "text")]
     pub grace: Duration,
     /// Scopes of callers without a token; empty (the default) = they are refused.
@@ -98,7 +101,9 @@ impl AuthConfig {
             return Err("tenant_claim is empty; name a claim, for example \"tenant\"".to_owned());
         }
         if self.session_claim.is_empty() {
-            return Err("session_claim is empty; name a claim, for example \"session_id\"".to_owned());
+            return Err(
+                "session_claim is empty; name a claim, for example \"session_id\"".to_owned(),
+            );
         }
         if self.leeway > MAX_LEEWAY {
             return Err("leeway is over 5m; set the clocks instead".to_owned());
@@ -120,7 +125,9 @@ impl AuthConfig {
             return Err(message.to_owned());
         }
         if !self.client_id.is_empty() {
-            let issuer = Url::parse(&self.issuer).ok().filter(|url| url.has_host() && is_safe(url));
+            let issuer = Url::parse(&self.issuer)
+                .ok()
+                .filter(|url| url.has_host() && is_safe(url));
             if issuer.is_none() || self.jwks.is_empty() {
                 let message = "client_id needs issuer, as an https address, and jwks: people sign in at the issuer, and \
                                its keys prove who they are";
@@ -139,7 +146,9 @@ impl AuthConfig {
     pub fn authenticates(&self, secret: Option<&Secret>, has_system: bool) -> Result<bool, String> {
         self.validate().and_then(|()| self.validate_together())?;
         if secret.is_some_and(|secret| secret.expose().len() < MIN_SECRET_BYTES) {
-            return Err(format!("the shared secret for tokens is shorter than {MIN_SECRET_BYTES} bytes"));
+            return Err(format!(
+                "the shared secret for tokens is shorter than {MIN_SECRET_BYTES} bytes"
+            ));
         }
         if self.api_tokens && !has_system {
             return Err("api_tokens is on, and there is no data folder to keep them in".to_owned());
@@ -164,7 +173,8 @@ impl AuthConfig {
         if !self.jwks.contains("://") {
             return Ok(Some(KeySource::File(PathBuf::from(&self.jwks))));
         }
-        let url = Url::parse(&self.jwks).map_err(|error| format!("jwks is not an address: {error}"))?;
+        let url =
+            Url::parse(&self.jwks).map_err(|error| format!("jwks is not an address: {error}"))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err("jwks must not hold a user or password; public keys need none".to_owned());
         }
@@ -185,8 +195,12 @@ impl AuthConfig {
     pub fn anonymous(&self) -> Result<Option<Permissions>, String> {
         let mut permissions = Vec::new();
         for word in self.anonymous_scope.split_ascii_whitespace() {
-            match word.parse().map_err(|error| format!("anonymous_scope: {error}"))? {
-                permission @ (Permission::MetricsRead | Permission::RunAny | Permission::Run(_)) => {
+            match word
+                .parse()
+                .map_err(|error| format!("anonymous_scope: {error}"))?
+            {
+                permission
+                @ (Permission::MetricsRead | Permission::RunAny | Permission::Run(_)) => {
                     permissions.push(permission);
                 }
                 _ => {
@@ -201,7 +215,8 @@ impl AuthConfig {
     }
 }
 
-/// Says whether an address is https, or on this machine, where traffic cannot be changed on its way.
+/// Says whether an address is https, or on this machine, where traffic cannot be changed on its
+/// way.
 #[must_use]
 pub fn is_safe(url: &Url) -> bool {
     let here = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
@@ -221,11 +236,17 @@ mod tests {
     #[test]
     fn key_set_needs_safe_source_and_audience() {
         let jwks = |place: &str| {
-            with(|config| (config.jwks, config.audience) = (place.to_owned(), vec!["helmdeck".to_owned()]))
+            with(|config| {
+                (config.jwks, config.audience) = (place.to_owned(), vec!["helmdeck".to_owned()])
+            })
         };
-        for good in
-            ["/etc/jwks.json", "keys.json", "https://issuer.example/keys", "http://127.0.0.1:1/k", "http://localhost/k"]
-        {
+        for good in [
+            "/etc/jwks.json",
+            "keys.json",
+            "https://issuer.example/keys",
+            "http://127.0.0.1:1/k",
+            "http://localhost/k",
+        ] {
             assert_eq!(jwks(good), Ok(()), "{good}");
         }
         for bad in [
@@ -236,16 +257,28 @@ mod tests {
             "https://",
         ] {
             let message = jwks(bad).unwrap_err();
-            assert!(message.contains("jwks") && !message.contains("canary"), "{message}");
+            assert!(
+                message.contains("jwks") && !message.contains("canary"),
+                "{message}"
+            );
         }
-        assert!(with(|config| config.jwks = "/etc/jwks.json".to_owned()).unwrap_err().contains("audience"));
+        assert!(
+            with(|config| config.jwks = "/etc/jwks.json".to_owned())
+                .unwrap_err()
+                .contains("audience")
+        );
     }
 
     #[test]
     fn anonymous_scope_excludes_private_permissions() {
         let scope = |scope: &str| with(|config| config.anonymous_scope = scope.to_owned());
         assert_eq!(scope("packs:run:github.* metrics:read"), Ok(()));
-        for bad in ["admin", "memory:read", "packs:run memory:write", "packs:walk"] {
+        for bad in [
+            "admin",
+            "memory:read",
+            "packs:run memory:write",
+            "packs:walk",
+        ] {
             assert!(scope(bad).unwrap_err().contains("anonymous_scope"), "{bad}");
         }
         assert!(with(|config| config.leeway = Duration::from_secs(301)).is_err());
@@ -262,16 +295,37 @@ mod tests {
         };
         let off = AuthConfig::default();
         assert_eq!(off.authenticates(None, false), Ok(false));
-        assert_eq!(off.authenticates(Some(&secret(MIN_SECRET_BYTES)), false), Ok(true));
-        assert!(off.authenticates(Some(&secret(MIN_SECRET_BYTES - 1)), true).unwrap_err().contains("32 bytes"));
+        assert_eq!(
+            off.authenticates(Some(&secret(MIN_SECRET_BYTES)), false),
+            Ok(true)
+        );
+        assert!(
+            off.authenticates(Some(&secret(MIN_SECRET_BYTES - 1)), true)
+                .unwrap_err()
+                .contains("32 bytes")
+        );
         let tokens = config(|config| config.api_tokens = true);
         assert_eq!(tokens.authenticates(None, true), Ok(true));
-        assert!(tokens.authenticates(None, false).unwrap_err().contains("api_tokens"));
-        let keys =
-            config(|config| (config.jwks, config.audience) = ("/keys.json".to_owned(), vec!["helmdeck".to_owned()]));
+        assert!(
+            tokens
+                .authenticates(None, false)
+                .unwrap_err()
+                .contains("api_tokens")
+        );
+        let keys = config(|config| {
+            (config.jwks, config.audience) = ("/keys.json".to_owned(), vec!["helmdeck".to_owned()])
+        });
         assert_eq!(keys.authenticates(None, false), Ok(true));
         let anonymous = config(|config| config.anonymous_scope = "packs:run".to_owned());
-        assert!(anonymous.authenticates(None, true).unwrap_err().contains("anonymous_scope"));
-        assert_eq!(anonymous.authenticates(Some(&secret(MIN_SECRET_BYTES)), true), Ok(true));
+        assert!(
+            anonymous
+                .authenticates(None, true)
+                .unwrap_err()
+                .contains("anonymous_scope")
+        );
+        assert_eq!(
+            anonymous.authenticates(Some(&secret(MIN_SECRET_BYTES)), true),
+            Ok(true)
+        );
     }
 }

@@ -20,8 +20,8 @@ pub struct McpConfig {
     pub sessions_max: usize,
     /// Limit of open sessions per caller; 64 by default.
     ///
-    /// One more closes the session that was idle longest. All clients without a token are one caller. Over the limit
-    /// that caller is answered `overloaded`.
+    /// One more closes the session that was idle longest. All clients without a token are one
+    /// caller. Over the limit that caller is answered `overloaded`.
     pub sessions_per_caller: usize,
     /// How long a session may be idle before it is closed; 30 min by default.
     #[serde(with = "text")]
@@ -77,7 +77,9 @@ impl McpConfig {
             ("page_size", self.page_size),
         ] {
             if value == 0 {
-                return Err(format!("mcp.{name} is 0: no client could be served; give at least 1"));
+                return Err(format!(
+                    "mcp.{name} is 0: no client could be served; give at least 1"
+                ));
             }
         }
         for (name, value) in [
@@ -101,14 +103,32 @@ mod tests {
     fn defaults_are_valid_and_zero_limits_are_refused() {
         McpConfig::default().validate().unwrap();
         let text = serde_json::to_string(&McpConfig::default()).unwrap();
-        assert_eq!(serde_json::from_str::<McpConfig>(&text).unwrap(), McpConfig::default());
+        assert_eq!(
+            serde_json::from_str::<McpConfig>(&text).unwrap(),
+            McpConfig::default()
+        );
         for broken in [
-            McpConfig { sessions_max: 0, ..McpConfig::default() },
-            McpConfig { page_size: 0, ..McpConfig::default() },
-            McpConfig { session_idle: Duration::ZERO, ..McpConfig::default() },
-            McpConfig { session_lifetime: Duration::ZERO, ..McpConfig::default() },
+            McpConfig {
+                sessions_max: 0,
+                ..McpConfig::default()
+            },
+            McpConfig {
+                page_size: 0,
+                ..McpConfig::default()
+            },
+            McpConfig {
+                session_idle: Duration::ZERO,
+                ..McpConfig::default()
+            },
+            McpConfig {
+                session_lifetime: Duration::ZERO,
+                ..McpConfig::default()
+            },
         ] {
-            assert!(broken.validate().unwrap_err().starts_with("mcp."), "{broken:?}");
+            assert!(
+                broken.validate().unwrap_err().starts_with("mcp."),
+                "{broken:?}"
+            );
         }
     }
 }

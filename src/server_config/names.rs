@@ -17,7 +17,8 @@ pub fn host_name(authority: &str) -> Option<&str> {
         }
         None => {
             let (name, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
-            let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+            let plain =
+                |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
             if name.is_empty() || !name.bytes().all(plain) {
                 return None;
             }
@@ -25,7 +26,9 @@ pub fn host_name(authority: &str) -> Option<&str> {
         }
     };
     match port.strip_prefix(':') {
-        Some(digits) => (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())).then_some(name),
+        Some(digits) => {
+            (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())).then_some(name)
+        }
         None => port.is_empty().then_some(name),
     }
 }
@@ -33,7 +36,9 @@ pub fn host_name(authority: &str) -> Option<&str> {
 /// Returns the `host[:port]` of a web origin, `None` if the text is not one (also for `null`).
 #[must_use]
 pub fn origin_authority(origin: &str) -> Option<&str> {
-    let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"))?;
+    let authority = origin
+        .strip_prefix("http://")
+        .or_else(|| origin.strip_prefix("https://"))?;
     host_name(authority).map(|_| authority)
 }
 
@@ -52,6 +57,10 @@ pub fn is_loopback(address: IpAddr) -> bool {
 /// Parses an address or a network, for example `10.0.0.7` or `10.0.0.0/8`.
 #[must_use]
 pub fn network(text: &str) -> Option<IpNet> {
-    let address = |text: &str| text.parse::<IpAddr>().ok().map(|address| IpNet::from(address.to_canonical()));
+    let address = |text: &str| {
+        text.parse::<IpAddr>()
+            .ok()
+            .map(|address| IpNet::from(address.to_canonical()))
+    };
     text.parse::<IpNet>().ok().or_else(|| address(text))
 }

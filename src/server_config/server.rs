@@ -14,13 +14,14 @@ use crate::names::{host_name, is_loopback, network, origin_authority};
 pub struct ServerConfig {
     /// Address to listen on; `127.0.0.1:7700` by default.
     ///
-    /// Without authentication it must be a loopback address. Written `address:port`; `localhost:port`, `:port` and
-    /// `port` mean the loopback address 127.0.0.1.
+    /// Without authentication it must be a loopback address. Written `address:port`;
+    /// `localhost:port`, `:port` and `port` mean the loopback address 127.0.0.1.
     #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
     /// Host names, besides those of this machine, that requests may use: `name` or `name:port`.
     pub allowed_hosts: Vec<String>,
-    /// Web origins, besides the server's own, whose pages may call the server: `https://name[:port]`.
+    /// Web origins, besides the server's own, whose pages may call the server:
+    /// `https://name[:port]`.
     ///
     /// They may read the answers too.
     pub allowed_origins: Vec<String>,
@@ -40,19 +41,21 @@ pub struct ServerConfig {
     pub max_connections_per_peer: usize,
     /// Limit of requests at work at once; 256 by default.
     ///
-    /// Requests over the limit are answered `overloaded`. A request whose body is still arriving does not count. With
-    /// authentication one peer gets at most half of the limit.
+    /// Requests over the limit are answered `overloaded`. A request whose body is still arriving
+    /// does not count. With authentication one peer gets at most half of the limit.
     pub max_requests: usize,
     /// Limit of requests per caller; 0 (the default) = a quarter of `max_requests`.
     ///
-    /// Counts requests at work and requests whose body is still arriving. Without authentication there is one caller,
-    /// and no such limit.
+    /// Counts requests at work and requests whose body is still arriving. Without authentication
+    /// there is one caller, and no such limit.
     pub max_requests_per_caller: usize,
-    /// Addresses and networks of proxies. They have no limit per peer: many callers come through them.
+    /// Addresses and networks of proxies. They have no limit per peer: many callers come through
+    /// them.
     pub proxies: Vec<String>,
     /// Limit of requests per second and caller, from all replicas; 0 (the default) = no limit.
     pub rate_per_second: u32,
-    /// Requests that a caller may make at once before the rate applies; 0 (the default) = one second's.
+    /// Requests that a caller may make at once before the rate applies; 0 (the default) = one
+    /// second's.
     pub rate_burst: u32,
     /// Time limit of a call; 120 s by default.
     #[serde(with = "text")]
@@ -67,7 +70,8 @@ pub struct ServerConfig {
     ///
     /// Streams over the limit are answered `overloaded`.
     pub max_event_streams: usize,
-    /// How long a server that is told to stop answers as before, with `/readyz` at 503; 0 by default.
+    /// How long a server that is told to stop answers as before, with `/readyz` at 503; 0 by
+    /// default.
     ///
     /// Balancers need this time to notice.
     #[serde(with = "text")]
@@ -75,11 +79,14 @@ pub struct ServerConfig {
     /// Time limit for running requests and jobs to finish during a shutdown; 30 s by default.
     #[serde(with = "text")]
     pub drain_timeout: Duration,
-    /// Number of servers that share the traffic; 0 (the default) = those that share the system database.
+    /// Number of servers that share the traffic; 0 (the default) = those that share the system
+    /// database.
     ///
-    /// Each enforces its part of `rate_per_second`, `rate_burst` and a set `max_requests_per_caller`.
+    /// Each enforces its part of `rate_per_second`, `rate_burst` and a set
+    /// `max_requests_per_caller`.
     pub replicas: usize,
-    /// Name of this server among its replicas; empty (the default) = made of the host's name and the data folder.
+    /// Name of this server among its replicas; empty (the default) = made of the host's name and
+    /// the data folder.
     pub replica: String,
 }
 
@@ -119,11 +126,16 @@ impl ServerConfig {
         for (name, value) in [
             ("max_body_bytes", self.max_body_bytes),
             ("max_connections", self.max_connections as u64),
-            ("max_connections_per_peer", self.max_connections_per_peer as u64),
+            (
+                "max_connections_per_peer",
+                self.max_connections_per_peer as u64,
+            ),
             ("max_requests", self.max_requests as u64),
         ] {
             if value == 0 {
-                return Err(format!("{name} is 0: the server could answer nothing; give at least 1"));
+                return Err(format!(
+                    "{name} is 0: the server could answer nothing; give at least 1"
+                ));
             }
         }
         if self.max_header_bytes < 8 << 10 {
@@ -135,27 +147,38 @@ impl ServerConfig {
             ("body_timeout", self.body_timeout),
         ] {
             if value.is_zero() {
-                return Err(format!("{name} is 0: every request would time out; give for example \"30s\""));
+                return Err(format!(
+                    "{name} is 0: every request would time out; give for example \"30s\""
+                ));
             }
         }
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if self.replica.len() > 40 || !self.replica.bytes().all(fits) {
-            return Err(format!("replica: {:?} is no name; write up to 40 of a-z, 0-9 and -", self.replica));
+            return Err(format!(
+                "replica: {:?} is no name; write up to 40 of a-z, 0-9 and -",
+                self.replica
+            ));
         }
         for host in &self.allowed_hosts {
             if host_name(host).is_none() {
-                return Err(format!("allowed_hosts: {host:?} is not a host; write \"name\" or \"name:port\""));
+                return Err(format!(
+                    "allowed_hosts: {host:?} is not a host; write \"name\" or \"name:port\""
+                ));
             }
         }
         for origin in &self.allowed_origins {
             if origin_authority(origin).is_none() {
-                return Err(format!("allowed_origins: {origin:?} is not an origin; write \"https://name\""));
+                return Err(format!(
+                    "allowed_origins: {origin:?} is not an origin; write \"https://name\""
+                ));
             }
         }
         for proxy in &self.proxies {
             if network(proxy).is_none() {
                 let wanted = "write \"10.0.0.7\" or \"10.0.0.0/8\"";
-                return Err(format!("proxies: {proxy:?} is neither an address nor a network; {wanted}"));
+                return Err(format!(
+                    "proxies: {proxy:?} is neither an address nor a network; {wanted}"
+                ));
             }
         }
         Ok(())
@@ -174,7 +197,10 @@ impl ServerConfig {
 /// Parses the address to listen on.
 fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let port = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':')).unwrap_or(&text);
+    let port = text
+        .strip_prefix("localhost:")
+        .or_else(|| text.strip_prefix(':'))
+        .unwrap_or(&text);
     if let Ok(port) = port.parse() {
         return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
     }
@@ -215,8 +241,12 @@ mod tests {
     #[test]
     fn sizes_and_durations_are_read_as_text_and_unknown_keys_are_refused() {
         let config: ServerConfig =
-            serde_json::from_str(r#"{"max_body_bytes": "2MiB", "drain_timeout": "1m30s"}"#).unwrap();
-        assert_eq!((config.max_body_bytes, config.drain_timeout), (2 << 20, Duration::from_secs(90)));
+            serde_json::from_str(r#"{"max_body_bytes": "2MiB", "drain_timeout": "1m30s"}"#)
+                .unwrap();
+        assert_eq!(
+            (config.max_body_bytes, config.drain_timeout),
+            (2 << 20, Duration::from_secs(90))
+        );
         assert!(serde_json::from_str::<ServerConfig>(r#"{"drain_timeot": "1s"}"#).is_err());
         assert!(serde_json::from_str::<ServerConfig>(r#"{"drain_timeout": "soon"}"#).is_err());
     }
@@ -224,14 +254,23 @@ mod tests {
     #[test]
     fn short_addresses_are_loopback() {
         let listen = |text: &str| {
-            let read = serde_json::from_value::<ServerConfig>(serde_json::json!({ "listen": text }));
-            read.map(|config| config.listen.to_string()).map_err(|error| error.to_string())
+            let read =
+                serde_json::from_value::<ServerConfig>(serde_json::json!({ "listen": text }));
+            read.map(|config| config.listen.to_string())
+                .map_err(|error| error.to_string())
         };
         for text in ["localhost:7701", ":7701", "7701", "127.0.0.1:7701"] {
             assert_eq!(listen(text).as_deref(), Ok("127.0.0.1:7701"), "{text}");
         }
         assert_eq!(listen("[::1]:1").as_deref(), Ok("[::1]:1"));
-        for text in ["", "localhost", "name.example:7701", "127.0.0.1", ":x", "localhost:70000"] {
+        for text in [
+            "",
+            "localhost",
+            "name.example:7701",
+            "127.0.0.1",
+            ":x",
+            "localhost:70000",
+        ] {
             let error = listen(text).unwrap_err();
             assert!(error.contains("127.0.0.1:7700"), "{text}: {error}");
         }
@@ -241,7 +280,10 @@ mod tests {
     fn public_address_without_auth_is_refused() {
         for address in ["0.0.0.0:7700", "[::]:1", "192.168.1.4:7700"] {
             let message = check_listen(address.parse().unwrap(), false).unwrap_err();
-            assert!(message.contains(address) && message.contains("127.0.0.1"), "{message}");
+            assert!(
+                message.contains(address) && message.contains("127.0.0.1"),
+                "{message}"
+            );
             check_listen(address.parse().unwrap(), true).unwrap();
         }
         for address in ["127.0.0.1:0", "127.8.8.8:1", "[::1]:7700"] {
@@ -252,14 +294,38 @@ mod tests {
     #[test]
     fn unusable_settings_are_refused() {
         let broken = [
-            ServerConfig { max_requests: 0, ..ServerConfig::default() },
-            ServerConfig { header_timeout: Duration::ZERO, ..ServerConfig::default() },
-            ServerConfig { max_header_bytes: 100, ..ServerConfig::default() },
-            ServerConfig { allowed_hosts: vec!["https://x".to_owned()], ..ServerConfig::default() },
-            ServerConfig { allowed_origins: vec!["x".to_owned()], ..ServerConfig::default() },
-            ServerConfig { max_connections_per_peer: 0, ..ServerConfig::default() },
-            ServerConfig { replica: "Deck 1".to_owned(), ..ServerConfig::default() },
-            ServerConfig { proxies: vec!["proxy.example".to_owned()], ..ServerConfig::default() },
+            ServerConfig {
+                max_requests: 0,
+                ..ServerConfig::default()
+            },
+            ServerConfig {
+                header_timeout: Duration::ZERO,
+                ..ServerConfig::default()
+            },
+            ServerConfig {
+                max_header_bytes: 100,
+                ..ServerConfig::default()
+            },
+            ServerConfig {
+                allowed_hosts: vec!["https://x".to_owned()],
+                ..ServerConfig::default()
+            },
+            ServerConfig {
+                allowed_origins: vec!["x".to_owned()],
+                ..ServerConfig::default()
+            },
+            ServerConfig {
+                max_connections_per_peer: 0,
+                ..ServerConfig::default()
+            },
+            ServerConfig {
+                replica: "Deck 1".to_owned(),
+                ..ServerConfig::default()
+            },
+            ServerConfig {
+                proxies: vec!["proxy.example".to_owned()],
+                ..ServerConfig::default()
+            },
         ];
         for config in broken {
             assert!(config.validate().is_err(), "{config:?}");

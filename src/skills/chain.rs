@@ -9,12 +9,17 @@ pub type Chains<'a> = BTreeMap<&'a str, &'a Dependencies>;
 
 /// Returns the skills to run for one skill, in the order of running.
 ///
-/// These are its `before`, the skill itself, its `requires` and its `after`, and so on for each of those. Each skill
-/// comes once, after all that must run before it. Skills that are not chained keep the order in which they were found.
-/// Those that do not exist, or wait for one another, are left out: [`crate::scan`] reports them.
+/// These are its `before`, the skill itself, its `requires` and its `after`, and so on for each of
+/// those. Each skill comes once, after all that must run before it. Skills that are not chained
+/// keep the order in which they were found. Those that do not exist, or wait for one another, are
+/// left out: [`crate::scan`] reports them.
 #[must_use]
 pub fn plan(chains: &Chains<'_>, skill: &str) -> Vec<String> {
-    let mut found: Vec<&str> = chains.get_key_value(skill).map(|(name, _)| *name).into_iter().collect();
+    let mut found: Vec<&str> = chains
+        .get_key_value(skill)
+        .map(|(name, _)| *name)
+        .into_iter()
+        .collect();
     let mut at = 0;
     while let Some(own) = found.get(at).and_then(|name| chains.get(name)) {
         for other in own.before.iter().chain(&own.requires).chain(&own.after) {
@@ -26,10 +31,15 @@ pub fn plan(chains: &Chains<'_>, skill: &str) -> Vec<String> {
         }
         at += 1;
     }
-    let pairs: Vec<_> = pairs(chains).into_iter().filter(|(_, after)| found.contains(after)).collect();
+    let pairs: Vec<_> = pairs(chains)
+        .into_iter()
+        .filter(|(_, after)| found.contains(after))
+        .collect();
     let mut order = Vec::new();
     let is_ready = |skill: &str, waiting: &[&str]| {
-        pairs.iter().all(|(before, after)| *after != skill || !waiting.contains(before))
+        pairs
+            .iter()
+            .all(|(before, after)| *after != skill || !waiting.contains(before))
     };
     while let Some(at) = found.iter().position(|skill| is_ready(skill, &found)) {
         order.push(found.remove(at).to_owned());
@@ -41,9 +51,24 @@ pub fn plan(chains: &Chains<'_>, skill: &str) -> Vec<String> {
 fn pairs<'a>(chains: &Chains<'a>) -> BTreeSet<(&'a str, &'a str)> {
     let mut pairs = BTreeSet::new();
     for (skill, own) in chains {
-        let known = |other: &String| chains.get_key_value(other.as_str()).map(|(other, _)| *other);
-        pairs.extend(own.before.iter().filter_map(known).map(|before| (before, *skill)));
-        pairs.extend(own.requires.iter().chain(&own.after).filter_map(known).map(|after| (*skill, after)));
+        let known = |other: &String| {
+            chains
+                .get_key_value(other.as_str())
+                .map(|(other, _)| *other)
+        };
+        pairs.extend(
+            own.before
+                .iter()
+                .filter_map(known)
+                .map(|before| (before, *skill)),
+        );
+        pairs.extend(
+            own.requires
+                .iter()
+                .chain(&own.after)
+                .filter_map(known)
+                .map(|after| (*skill, after)),
+        );
     }
     pairs
 }
@@ -55,8 +80,11 @@ pub(crate) fn circles<'a>(chains: &Chains<'a>) -> BTreeSet<&'a str> {
     // A node without successors is not on a cycle. Such nodes are removed until none is left.
     let mut left: BTreeSet<&str> = chains.keys().copied().collect();
     loop {
-        let open: BTreeSet<&str> =
-            pairs.iter().filter(|(_, after)| left.contains(after)).map(|(before, _)| *before).collect();
+        let open: BTreeSet<&str> = pairs
+            .iter()
+            .filter(|(_, after)| left.contains(after))
+            .map(|(before, _)| *before)
+            .collect();
         let before = left.len();
         left.retain(|skill| open.contains(skill));
         if left.len() == before {
@@ -71,7 +99,11 @@ mod tests {
 
     fn dependencies(requires: &[&str], before: &[&str], after: &[&str]) -> Dependencies {
         let own = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-        Dependencies { requires: own(requires), before: own(before), after: own(after) }
+        Dependencies {
+            requires: own(requires),
+            before: own(before),
+            after: own(after),
+        }
     }
 
     fn check(all: &[(&'static str, Dependencies)], skill: &str) -> Vec<String> {
@@ -84,13 +116,22 @@ mod tests {
             ("code-generation", dependencies(&["qa-review"], &[], &[])),
             ("qa-review", dependencies(&[], &[], &[])),
             ("git-workflow", dependencies(&[], &["qa-review"], &[])),
-            ("whole", dependencies(&["a"], &["git-workflow", "absent"], &["b", "absent"])),
+            (
+                "whole",
+                dependencies(&["a"], &["git-workflow", "absent"], &["b", "absent"]),
+            ),
             ("a", dependencies(&[], &[], &["b"])),
             ("b", dependencies(&[], &[], &[])),
         ];
-        assert_eq!(check(&all, "code-generation"), ["code-generation", "qa-review"]);
+        assert_eq!(
+            check(&all, "code-generation"),
+            ["code-generation", "qa-review"]
+        );
         assert_eq!(check(&all, "git-workflow"), ["qa-review", "git-workflow"]);
-        assert_eq!(check(&all, "whole"), ["qa-review", "git-workflow", "whole", "a", "b"]);
+        assert_eq!(
+            check(&all, "whole"),
+            ["qa-review", "git-workflow", "whole", "a", "b"]
+        );
         assert_eq!(check(&all, "absent"), [""; 0]);
     }
 
@@ -108,6 +149,9 @@ mod tests {
         assert_eq!(check(&all, "lost"), ["lost"]);
         assert_eq!(check(&all, "into"), ["into"]);
         let chains: Chains<'_> = all.iter().map(|(name, own)| (*name, own)).collect();
-        assert_eq!(circles(&chains).into_iter().collect::<Vec<_>>(), ["a", "b", "c", "into", "self"]);
+        assert_eq!(
+            circles(&chains).into_iter().collect::<Vec<_>>(),
+            ["a", "b", "c", "into", "self"]
+        );
     }
 }

@@ -25,7 +25,8 @@ const SKILLS: usize = 10_000;
 /// Returns the skills of a project by name, invalid ones too. Without a folder there is none.
 ///
 /// # Errors
-/// `Failed` if the folder cannot be read. A skill that cannot be read is an invalid skill, and hides no other.
+/// `Failed` if the folder cannot be read. A skill that cannot be read is an invalid skill, and
+/// hides no other.
 pub fn scan(root: &Path) -> Result<Vec<Skill>> {
     let folder = root.join(layout::SKILLS);
     let entries = match fs::read_dir(&folder) {
@@ -37,12 +38,17 @@ pub fn scan(root: &Path) -> Result<Vec<Skill>> {
     for entry in entries {
         let entry = entry.map_err(|error| Error::io("reading the folder", &folder, &error))?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        let kind = entry.file_type().map_err(|error| Error::io("looking at", &entry.path(), &error))?;
+        let kind = entry
+            .file_type()
+            .map_err(|error| Error::io("looking at", &entry.path(), &error))?;
         if !name.starts_with('.') && !kind.is_file() {
             names.insert(name, kind.is_dir());
         }
         if names.len() > SKILLS {
-            return Err(Error::refused(format!("{} holds more than {SKILLS} skills", folder.display())));
+            return Err(Error::refused(format!(
+                "{} holds more than {SKILLS} skills",
+                folder.display()
+            )));
         }
     }
     let look = |(name, is_folder): (String, bool)| look(&folder.join(&name), &name, is_folder);
@@ -55,27 +61,42 @@ pub fn scan(root: &Path) -> Result<Vec<Skill>> {
 fn look(folder: &Path, name: &str, is_folder: bool) -> Skill {
     let mut skill = Skill::named(name);
     if !is_folder {
-        skill.error("link", "the folder of a skill is a link; a skill lies in the repository itself");
+        skill.error(
+            "link",
+            "the folder of a skill is a link; a skill lies in the repository itself",
+        );
         return skill;
     }
     if !is_name(name) {
-        skill.error("name", format!("the folder {name:?} is no name of a skill: use a-z, 0-9 and single hyphens"));
+        skill.error(
+            "name",
+            format!("the folder {name:?} is no name of a skill: use a-z, 0-9 and single hyphens"),
+        );
     }
     if let Err(problem) = manifest_of(folder, &mut skill) {
         skill.errors.push(problem);
         return skill;
     }
-    let words =
-        skill.triggers.keywords.iter().chain(&skill.triggers.file_patterns).chain(&skill.triggers.linear_labels);
+    let words = skill
+        .triggers
+        .keywords
+        .iter()
+        .chain(&skill.triggers.file_patterns)
+        .chain(&skill.triggers.linear_labels);
     let bytes = words.map(String::len).sum::<usize>() + name.len() + skill.description.len();
     skill.tokens.metadata = estimate(bytes as u64);
     if skill.tokens.metadata > METADATA {
-        let message = format!("about {} tokens of metadata; aim at {METADATA}", skill.tokens.metadata);
+        let message = format!(
+            "about {} tokens of metadata; aim at {METADATA}",
+            skill.tokens.metadata
+        );
         skill.warn("metadata_budget", message);
     }
     let tokens = skill.tokens.instructions;
     if tokens > MAX_INSTRUCTIONS {
-        let message = format!("about {tokens} tokens of instructions; more than {MAX_INSTRUCTIONS} are not shown");
+        let message = format!(
+            "about {tokens} tokens of instructions; more than {MAX_INSTRUCTIONS} are not shown"
+        );
         skill.error("instructions_too_large", message);
     } else if tokens > MANY {
         let message = format!("about {tokens} tokens of instructions; aim at less than {MANY}");
@@ -89,19 +110,41 @@ fn manifest_of(folder: &Path, skill: &mut Skill) -> Result<(), Problem> {
     if let Some(file) = Head::of(folder, SKILL_MD)? {
         skill.path = format!("{}/{SKILL_MD}", skill.path);
         if folder.join(SKILL_TOML).exists() {
-            skill.warn("two_manifests", format!("{SKILL_TOML} beside it is not read"));
+            skill.warn(
+                "two_manifests",
+                format!("{SKILL_TOML} beside it is not read"),
+            );
         }
         let (front, body) = manifest::front_matter(&file.bytes)?;
         manifest::read_md(front, skill);
-        let is_blank = file.bytes.get(body..).unwrap_or_default().trim_ascii().is_empty();
-        return set_instructions(skill, SKILL_MD, if is_blank { 0 } else { file.length.saturating_sub(body as u64) });
+        let is_blank = file
+            .bytes
+            .get(body..)
+            .unwrap_or_default()
+            .trim_ascii()
+            .is_empty();
+        return set_instructions(
+            skill,
+            SKILL_MD,
+            if is_blank {
+                0
+            } else {
+                file.length.saturating_sub(body as u64)
+            },
+        );
     }
     let Some(file) = Head::of(folder, SKILL_TOML)? else {
-        return Err(Problem::new("manifest", format!("there is no {SKILL_MD} and no {SKILL_TOML}")));
+        return Err(Problem::new(
+            "manifest",
+            format!("there is no {SKILL_MD} and no {SKILL_TOML}"),
+        ));
     };
     skill.path = format!("{}/{SKILL_TOML}", skill.path);
     if file.bytes.len() > LARGEST {
-        return Err(Problem::new("too_large", format!("{SKILL_TOML} is larger than {LARGEST} bytes")));
+        return Err(Problem::new(
+            "too_large",
+            format!("{SKILL_TOML} is larger than {LARGEST} bytes"),
+        ));
     }
     let text = String::from_utf8(file.bytes)
         .map_err(|_| Problem::new("not_text", format!("{SKILL_TOML} is no UTF-8 text")))?;
@@ -111,7 +154,9 @@ fn manifest_of(folder: &Path, skill: &mut Skill) -> Result<(), Problem> {
             Ok(_) if name != INSTRUCTIONS => {}
             Ok(found) if found.is_file() => set_instructions(skill, &path, found.len())?,
             Ok(_) => skill.error("instructions", format!("{path} is no file")),
-            Err(problem) if name == INSTRUCTIONS || problem.code == "outside" => skill.errors.push(problem),
+            Err(problem) if name == INSTRUCTIONS || problem.code == "outside" => {
+                skill.errors.push(problem)
+            }
             Err(problem) => skill.warn(&problem.code, format!("`{name}`: {}", problem.message)),
         }
     }
@@ -121,7 +166,10 @@ fn manifest_of(folder: &Path, skill: &mut Skill) -> Result<(), Problem> {
 fn set_instructions(skill: &mut Skill, path: &str, bytes: u64) -> Result<(), Problem> {
     skill.tokens.instructions = estimate(bytes);
     if bytes == 0 {
-        return Err(Problem::new("instructions", format!("{path} has no instructions")));
+        return Err(Problem::new(
+            "instructions",
+            format!("{path} has no instructions"),
+        ));
     }
     Ok(())
 }
@@ -133,7 +181,8 @@ struct Head {
 }
 
 impl Head {
-    /// Reads so much of a file as a manifest may have, and one byte more. Nothing if there is no such file.
+    /// Reads so much of a file as a manifest may have, and one byte more. Nothing if there is no
+    /// such file.
     fn of(folder: &Path, name: &str) -> Result<Option<Self>, Problem> {
         let path = folder.join(name);
         let broken = |error: std::io::Error| Problem::new("manifest", format!("{name}: {error}"));
@@ -145,7 +194,9 @@ impl Head {
         };
         let most = LARGEST as u64 + 1;
         let mut bytes = Vec::with_capacity(usize::try_from(length.min(most)).unwrap_or(0) + 1);
-        File::open(&path).and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(broken)?;
+        File::open(&path)
+            .and_then(|file| file.take(most).read_to_end(&mut bytes))
+            .map_err(broken)?;
         Ok(Some(Self { bytes, length }))
     }
 }
@@ -153,9 +204,13 @@ impl Head {
 /// Looks at a file or folder that must lie inside a skill.
 fn inside(folder: &Path, path: &str) -> Result<Metadata, Problem> {
     let parts: Vec<&str> = path.strip_suffix('/').unwrap_or(path).split('/').collect();
-    let strange = |part: &&str| matches!(*part, "" | "." | "..") || part.contains(['\\', '\0', ':']);
+    let strange =
+        |part: &&str| matches!(*part, "" | "." | "..") || part.contains(['\\', '\0', ':']);
     if parts.iter().any(strange) {
-        return Err(Problem::new("outside", format!("{path:?} does not lie inside the skill")));
+        return Err(Problem::new(
+            "outside",
+            format!("{path:?} does not lie inside the skill"),
+        ));
     }
     let mut at = folder.to_path_buf();
     let mut found = None;
@@ -166,7 +221,10 @@ fn inside(folder: &Path, path: &str) -> Result<Metadata, Problem> {
             _ => Problem::new("missing", format!("{path}: {error}")),
         })?;
         if about.is_symlink() {
-            return Err(Problem::new("outside", format!("{path:?} is a link, or below one")));
+            return Err(Problem::new(
+                "outside",
+                format!("{path:?} is a link, or below one"),
+            ));
         }
         found = Some(about);
     }
@@ -176,19 +234,36 @@ fn inside(folder: &Path, path: &str) -> Result<Metadata, Problem> {
 /// Looks whether what each skill is chained to exists, and whether the chains have an end.
 fn link(skills: &mut [Skill]) {
     let names: BTreeSet<String> = skills.iter().map(|skill| skill.name.clone()).collect();
-    let chains: Chains<'_> = skills.iter().map(|skill| (skill.name.as_str(), &skill.dependencies)).collect();
+    let chains: Chains<'_> = skills
+        .iter()
+        .map(|skill| (skill.name.as_str(), &skill.dependencies))
+        .collect();
     let circle: BTreeSet<String> = circles(&chains).into_iter().map(str::to_owned).collect();
     for skill in skills {
-        let Dependencies { requires, before, after } = &skill.dependencies;
+        let Dependencies {
+            requires,
+            before,
+            after,
+        } = &skill.dependencies;
         for other in requires.iter().filter(|other| !names.contains(*other)) {
-            skill.errors.push(Problem::new("requires", format!("it requires {other:?}, which does not exist")));
+            skill.errors.push(Problem::new(
+                "requires",
+                format!("it requires {other:?}, which does not exist"),
+            ));
         }
-        for other in before.iter().chain(after).filter(|other| !names.contains(*other)) {
-            let message = format!("it is chained to {other:?}, which does not exist; the order leaves it out");
+        for other in before
+            .iter()
+            .chain(after)
+            .filter(|other| !names.contains(*other))
+        {
+            let message = format!(
+                "it is chained to {other:?}, which does not exist; the order leaves it out"
+            );
             skill.warnings.push(Problem::new("chained_absent", message));
         }
         if circle.contains(&skill.name) {
-            let message = "the skills it is chained to come back to it, or to one another, in a circle";
+            let message =
+                "the skills it is chained to come back to it, or to one another, in a circle";
             skill.errors.push(Problem::new("cycle", message));
         }
     }

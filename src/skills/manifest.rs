@@ -1,4 +1,5 @@
-//! The two forms of a manifest, read into one [`Skill`]: the front matter of `SKILL.md`, and `skill.toml`.
+//! The two forms of a manifest, read into one [`Skill`]: the front matter of `SKILL.md`, and
+//! `skill.toml`.
 //!
 //! All problems are found at once. Nothing here converts one form into the other.
 
@@ -36,13 +37,20 @@ const OWN: &str = "helmdeck-";
 /// # Errors
 /// Why the file is no `SKILL.md`.
 pub(crate) fn front_matter(bytes: &[u8]) -> Result<(&str, usize), Problem> {
-    let mut begin = if bytes.starts_with("\u{feff}".as_bytes()) { 3 } else { 0 };
+    let mut begin = if bytes.starts_with("\u{feff}".as_bytes()) {
+        3
+    } else {
+        0
+    };
     let mut lines = bytes[begin..].split_inclusive(|byte| *byte == b'\n');
     match lines.next().filter(|line| line.trim_ascii_end() == FENCE) {
         Some(line) => begin += line.len(),
         None => {
             let message = format!("{SKILL_MD} begins with a line `---`");
-            return Err(Problem { line: Some(1), ..Problem::new("no_front_matter", message) });
+            return Err(Problem {
+                line: Some(1),
+                ..Problem::new("no_front_matter", message)
+            });
         }
     }
     let mut end = begin;
@@ -61,7 +69,9 @@ pub(crate) fn front_matter(bytes: &[u8]) -> Result<(&str, usize), Problem> {
 /// Returns the instructions of a `SKILL.md`: the text after its front matter and empty lines.
 #[must_use]
 pub fn body(text: &str) -> &str {
-    let body = front_matter(text.as_bytes()).ok().and_then(|(_, begin)| text.get(begin..));
+    let body = front_matter(text.as_bytes())
+        .ok()
+        .and_then(|(_, begin)| text.get(begin..));
     body.unwrap_or(text).trim_start_matches(['\r', '\n'])
 }
 
@@ -72,7 +82,10 @@ pub(crate) fn read_md(front: &str, skill: &mut Skill) {
         // The first line of the file is the fence.
         Err(damage) => {
             let problem = Problem::new("not_yaml", damage.what);
-            return skill.errors.push(Problem { line: Some(damage.line + 1), ..problem });
+            return skill.errors.push(Problem {
+                line: Some(damage.line + 1),
+                ..problem
+            });
         }
     };
     skill.resources = BTreeMap::from([(INSTRUCTIONS.to_owned(), SKILL_MD.to_owned())]);
@@ -92,9 +105,20 @@ pub(crate) fn read_md(front: &str, skill: &mut Skill) {
     };
     reader.unknown(
         "",
-        &["name", "description", "license", "compatibility", "allowed-tools", "metadata", "triggers", "paths"],
+        &[
+            "name",
+            "description",
+            "license",
+            "compatibility",
+            "allowed-tools",
+            "metadata",
+            "triggers",
+            "paths",
+        ],
     );
-    reader.unknown_own(&["triggers", "paths", "labels", "tracker", "requires", "before", "after"]);
+    reader.unknown_own(&[
+        "triggers", "paths", "labels", "tracker", "requires", "before", "after",
+    ]);
     check(skill, triggers, dependencies);
 }
 
@@ -103,8 +127,17 @@ pub(crate) fn read_toml(text: &str, skill: &mut Skill) {
     let tree = match toml::from_str::<Value>(text) {
         Ok(tree) => tree,
         Err(error) => {
-            let line = error.span().map(|span| 1 + text.bytes().take(span.start).filter(|byte| *byte == b'\n').count());
-            return skill.errors.push(Problem { line, ..Problem::new("not_toml", error.message()) });
+            let line = error.span().map(|span| {
+                1 + text
+                    .bytes()
+                    .take(span.start)
+                    .filter(|byte| *byte == b'\n')
+                    .count()
+            });
+            return skill.errors.push(Problem {
+                line,
+                ..Problem::new("not_toml", error.message())
+            });
         }
     };
     let mut reader = Reader { tree: &tree, skill };
@@ -123,7 +156,10 @@ pub(crate) fn read_toml(text: &str, skill: &mut Skill) {
     reader.resources();
     reader.unknown("", &["skill", "triggers", "resources", "dependencies"]);
     reader.unknown("/skill", &["name", "description", "version"]);
-    reader.unknown("/triggers", &["keywords", "file_patterns", "linear_labels", "tracker"]);
+    reader.unknown(
+        "/triggers",
+        &["keywords", "file_patterns", "linear_labels", "tracker"],
+    );
     reader.unknown("/dependencies", &["requires", "before", "after"]);
     check(skill, triggers, dependencies);
 }
@@ -132,7 +168,8 @@ pub(crate) fn read_toml(text: &str, skill: &mut Skill) {
 fn check(skill: &mut Skill, triggers: Triggers, dependencies: Dependencies) {
     let length = skill.description.chars().count();
     if length > DESCRIPTION {
-        let message = format!("the description has {length} characters; the limit is {DESCRIPTION}");
+        let message =
+            format!("the description has {length} characters; the limit is {DESCRIPTION}");
         skill.error("description_length", message);
     }
     for pattern in &triggers.file_patterns {
@@ -140,9 +177,21 @@ fn check(skill: &mut Skill, triggers: Triggers, dependencies: Dependencies) {
             skill.error("pattern", format!("the pattern {pattern:?}: {why}"));
         }
     }
-    let Dependencies { requires, before, after } = &dependencies;
-    for other in requires.iter().chain(before).chain(after).filter(|other| !is_name(other)) {
-        skill.error("dependency", format!("it is chained to {other:?}, which is no name of a skill"));
+    let Dependencies {
+        requires,
+        before,
+        after,
+    } = &dependencies;
+    for other in requires
+        .iter()
+        .chain(before)
+        .chain(after)
+        .filter(|other| !is_name(other))
+    {
+        skill.error(
+            "dependency",
+            format!("it is chained to {other:?}, which is no name of a skill"),
+        );
     }
     skill.triggers = triggers;
     skill.dependencies = dependencies;
@@ -154,7 +203,10 @@ fn value(yaml: Yaml) -> Value {
         Yaml::Text { text, plain: true } if text.is_empty() => Value::Null,
         Yaml::Text { text, .. } => Value::String(text),
         Yaml::List(items) => items.into_iter().map(value).collect(),
-        Yaml::Map(members) => members.into_iter().map(|(name, member)| (name, value(member))).collect(),
+        Yaml::Map(members) => members
+            .into_iter()
+            .map(|(name, member)| (name, value(member)))
+            .collect(),
     }
 }
 
@@ -168,7 +220,10 @@ impl Reader<'_> {
     fn identity(&mut self, name: &str, description: &str, version: &str) {
         let own = self.required(name);
         if !own.is_empty() && own != self.skill.name {
-            let message = format!("it calls itself {own:?}, but its folder is {:?}", self.skill.name);
+            let message = format!(
+                "it calls itself {own:?}, but its folder is {:?}",
+                self.skill.name
+            );
             self.skill.error("name", message);
         }
         self.skill.description = self.required(description);
@@ -178,7 +233,8 @@ impl Reader<'_> {
     fn required(&mut self, at: &str) -> String {
         let text = self.text(at);
         if text.as_deref() == Some("") {
-            self.skill.error("missing", format!("`{}` is missing or empty", dotted(at)));
+            self.skill
+                .error("missing", format!("`{}` is missing or empty", dotted(at)));
         }
         text.unwrap_or_default()
     }
@@ -189,7 +245,8 @@ impl Reader<'_> {
             None | Some(Value::Null) => Some(String::new()),
             Some(Value::String(text)) => Some(text.trim().to_owned()),
             Some(_) => {
-                self.skill.error("wrong_type", format!("`{}` is no text", dotted(at)));
+                self.skill
+                    .error("wrong_type", format!("`{}` is no text", dotted(at)));
                 None
             }
         }
@@ -199,9 +256,14 @@ impl Reader<'_> {
         match self.tree.pointer(at) {
             None | Some(Value::Null) => false,
             Some(Value::Bool(flag)) => *flag,
-            Some(Value::String(text)) if matches!(text.as_str(), "true" | "false") => text == "true",
+            Some(Value::String(text)) if matches!(text.as_str(), "true" | "false") => {
+                text == "true"
+            }
             Some(_) => {
-                self.skill.error("wrong_type", format!("`{}` is neither true nor false", dotted(at)));
+                self.skill.error(
+                    "wrong_type",
+                    format!("`{}` is neither true nor false", dotted(at)),
+                );
                 false
             }
         }
@@ -224,22 +286,39 @@ impl Reader<'_> {
         let texts: Option<Vec<&str>> = match self.tree.pointer(at) {
             None | Some(Value::Null) => return Vec::new(),
             Some(Value::String(text)) => Some(split(text)),
-            Some(Value::Array(items)) => items.iter().map(|item| Some(item.as_str()?.trim())).collect(),
+            Some(Value::Array(items)) => items
+                .iter()
+                .map(|item| Some(item.as_str()?.trim()))
+                .collect(),
             Some(_) => None,
         };
         let Some(texts) = texts else {
-            self.skill.error("wrong_type", format!("`{}` is no list of texts", dotted(at)));
+            self.skill.error(
+                "wrong_type",
+                format!("`{}` is no list of texts", dotted(at)),
+            );
             return Vec::new();
         };
         if texts.len() > ENTRIES {
-            self.skill.error("entries", format!("`{}` has more than {ENTRIES} entries", dotted(at)));
+            self.skill.error(
+                "entries",
+                format!("`{}` has more than {ENTRIES} entries", dotted(at)),
+            );
         }
         let fits = |text: &&str| !text.is_empty() && text.chars().count() <= ENTRY;
         if !texts.iter().all(fits) {
-            let message = format!("an entry of `{}` is empty or longer than {ENTRY} characters", dotted(at));
+            let message = format!(
+                "an entry of `{}` is empty or longer than {ENTRY} characters",
+                dotted(at)
+            );
             self.skill.error("entry", message);
         }
-        texts.into_iter().filter(fits).take(ENTRIES).map(str::to_owned).collect()
+        texts
+            .into_iter()
+            .filter(fits)
+            .take(ENTRIES)
+            .map(str::to_owned)
+            .collect()
     }
 
     fn resources(&mut self) {
@@ -247,24 +326,35 @@ impl Reader<'_> {
         for (name, path) in resources.into_iter().flatten() {
             match path.as_str() {
                 Some(path) => drop(self.skill.resources.insert(name.clone(), path.to_owned())),
-                None => self.skill.error("wrong_type", format!("`resources.{name}` is no text")),
+                None => self
+                    .skill
+                    .error("wrong_type", format!("`resources.{name}` is no text")),
             }
         }
-        self.skill.resources.entry(INSTRUCTIONS.to_owned()).or_insert_with(|| "instructions.md".to_owned());
+        self.skill
+            .resources
+            .entry(INSTRUCTIONS.to_owned())
+            .or_insert_with(|| "instructions.md".to_owned());
     }
 
     /// Warns of the members of an object that are not known.
     fn unknown(&mut self, at: &str, known: &[&str]) {
         match self.tree.pointer(at) {
             Some(Value::Object(members)) => {
-                for name in members.keys().filter(|name| !known.contains(&name.as_str())) {
+                for name in members
+                    .keys()
+                    .filter(|name| !known.contains(&name.as_str()))
+                {
                     let place = dotted(&format!("{at}/{name}"));
-                    self.skill.warn("unknown_key", format!("`{place}` has no effect here"));
+                    self.skill
+                        .warn("unknown_key", format!("`{place}` has no effect here"));
                 }
             }
             None => {}
             Some(_) if at.is_empty() => self.skill.error("wrong_type", "there is no `name: value`"),
-            Some(_) => self.skill.error("wrong_type", format!("`{}` is no table", dotted(at))),
+            Some(_) => self
+                .skill
+                .error("wrong_type", format!("`{}` is no table", dotted(at))),
         }
     }
 
@@ -272,8 +362,14 @@ impl Reader<'_> {
     fn unknown_own(&mut self, known: &[&str]) {
         let metadata = self.tree.get("metadata").and_then(Value::as_object);
         for name in metadata.into_iter().flatten().map(|(name, _)| name) {
-            if name.strip_prefix(OWN).is_some_and(|name| !known.contains(&name)) {
-                self.skill.warn("unknown_key", format!("`metadata.{name}` has no effect here"));
+            if name
+                .strip_prefix(OWN)
+                .is_some_and(|name| !known.contains(&name))
+            {
+                self.skill.warn(
+                    "unknown_key",
+                    format!("`metadata.{name}` has no effect here"),
+                );
             }
         }
     }
@@ -295,7 +391,10 @@ fn split(text: &str) -> Vec<&str> {
         }
         char == ',' && depth == 0
     });
-    parts.map(str::trim).filter(|part| !part.is_empty()).collect()
+    parts
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .collect()
 }
 
 #[cfg(test)]
@@ -320,16 +419,25 @@ mod tests {
     }
 
     fn codes(problems: &[Problem]) -> Vec<&str> {
-        problems.iter().map(|problem| problem.code.as_str()).collect()
+        problems
+            .iter()
+            .map(|problem| problem.code.as_str())
+            .collect()
     }
 
     #[test]
     fn manifest_of_the_rfc_is_read() {
         let skill = toml("code-generation", RFC);
         assert_eq!((&skill.errors, &skill.warnings), (&vec![], &vec![]));
-        assert_eq!(skill.description, "Generate Rust code following sx9 patterns");
+        assert_eq!(
+            skill.description,
+            "Generate Rust code following sx9 patterns"
+        );
         assert_eq!(skill.version.as_deref(), Some("1.0.0"));
-        assert_eq!(skill.triggers.keywords, ["generate", "create", "implement", "add function"]);
+        assert_eq!(
+            skill.triggers.keywords,
+            ["generate", "create", "implement", "add function"]
+        );
         assert_eq!(skill.triggers.file_patterns, ["*.rs", "Cargo.toml"]);
         assert_eq!(skill.triggers.linear_labels, ["feature", "enhancement"]);
         assert_eq!(skill.resources["instructions"], "instructions.md");
@@ -361,15 +469,23 @@ mod tests {
 
     #[test]
     fn triggers_of_other_clients_count() {
-        let skill =
-            md("---\nname: one\ndescription: >-\n  Fill in forms,\n  and read them.\ntriggers:\n- pdf\n- \"b, c\"\n\
-             paths: \"*.pdf\"\nmetadata:\n  helmdeck-triggers: PDF\nmodel: x\nhooks:\n  stop:\n  - a: b\n---\n");
+        let skill = md(
+            "---\nname: one\ndescription: >-\n  Fill in forms,\n  and read them.\ntriggers:\n- pdf\n- \"b, c\"\n\
+             paths: \"*.pdf\"\nmetadata:\n  helmdeck-triggers: PDF\nmodel: x\nhooks:\n  stop:\n  - a: b\n---\n",
+        );
         assert_eq!(skill.description, "Fill in forms, and read them.");
         assert_eq!(skill.triggers.keywords, ["PDF", "b, c"]);
         assert_eq!(skill.triggers.file_patterns, ["*.pdf"]);
         assert!(skill.is_valid());
-        let unknown: Vec<_> = skill.warnings.iter().map(|warning| warning.message.as_str()).collect();
-        assert_eq!(unknown, ["`hooks` has no effect here", "`model` has no effect here"]);
+        let unknown: Vec<_> = skill
+            .warnings
+            .iter()
+            .map(|warning| warning.message.as_str())
+            .collect();
+        assert_eq!(
+            unknown,
+            ["`hooks` has no effect here", "`model` has no effect here"]
+        );
     }
 
     #[test]
@@ -392,9 +508,15 @@ mod tests {
         assert_eq!(codes(&skill.errors), expected, "{:#?}", skill.errors);
         assert_eq!(codes(&skill.warnings), ["unknown_key", "unknown_key"]);
         let skill = toml("one", "[skill]\nname = \"one\"\nname = \"two\"\n");
-        assert_eq!((codes(&skill.errors), skill.errors[0].line), (vec!["not_toml"], Some(3)));
+        assert_eq!(
+            (codes(&skill.errors), skill.errors[0].line),
+            (vec!["not_toml"], Some(3))
+        );
         assert_eq!(codes(&toml("one", "").errors), ["missing", "missing"]);
-        assert_eq!(codes(&toml("one", "skill = 1").errors), ["missing", "missing", "wrong_type"]);
+        assert_eq!(
+            codes(&toml("one", "skill = 1").errors),
+            ["missing", "missing", "wrong_type"]
+        );
         let long = format!("---\nname: one\ndescription: {}\n---\n", "é".repeat(1025));
         assert_eq!(codes(&md(&long).errors), ["description_length"]);
         assert!(md(&long.replacen('é', "", 1)).is_valid());
@@ -406,28 +528,63 @@ mod tests {
             ("", Some(1), "begins with"),
             ("# no front matter", Some(1), "begins with"),
             ("---\na: b\n", None, "no second line"),
-            ("---\nname: one\ndescription: &x d\n---\n", Some(3), "anchor"),
+            (
+                "---\nname: one\ndescription: &x d\n---\n",
+                Some(3),
+                "anchor",
+            ),
             ("---\nname: one\nname: one\n---\n", Some(3), "twice"),
             ("---\nmetadata:\n\ta: b\n---\n", Some(3), "tabs"),
             ("---\ndescription: d\n---\n", None, "`name` is missing"),
-            ("---\nname: [one]\ndescription: d\n---\n", None, "`name` is no text"),
-            ("---\nname: two\ndescription: d\n---\n", None, "calls itself \"two\""),
+            (
+                "---\nname: [one]\ndescription: d\n---\n",
+                None,
+                "`name` is no text",
+            ),
+            (
+                "---\nname: two\ndescription: d\n---\n",
+                None,
+                "calls itself \"two\"",
+            ),
             ("---\n- a\n---\n", None, "`name` is missing"),
-            ("---\nname: one\ndescription: d\npaths: {a: b}\n---\n", None, "no list of texts"),
+            (
+                "---\nname: one\ndescription: d\npaths: {a: b}\n---\n",
+                None,
+                "no list of texts",
+            ),
         ] {
             let skill = md(file);
-            let first = skill.errors.first().unwrap_or_else(|| panic!("{file:?} is read"));
-            assert!(first.line == line && first.message.contains(why), "{file:?}: {first:?}");
+            let first = skill
+                .errors
+                .first()
+                .unwrap_or_else(|| panic!("{file:?} is read"));
+            assert!(
+                first.line == line && first.message.contains(why),
+                "{file:?}: {first:?}"
+            );
         }
         let skill = md("---\nname: one\ndescription: d\nmetadata:\n  helmdeck-path: x\n---\n");
-        assert_eq!(skill.warnings[0].message, "`metadata.helmdeck-path` has no effect here");
+        assert_eq!(
+            skill.warnings[0].message,
+            "`metadata.helmdeck-path` has no effect here"
+        );
     }
 
     #[test]
     fn body_follows_front_matter() {
-        for body in ["", "# Do\n\n1. one\r\n---\n\u{feff}é", "no line feed at the end"] {
-            assert_eq!(super::body(&format!("---\nname: a\n---\n\r\n\n{body}")), body);
-            assert_eq!(super::body(&format!("\u{feff}---\r\nname: a\r\n--- \r\n{body}")), body);
+        for body in [
+            "",
+            "# Do\n\n1. one\r\n---\n\u{feff}é",
+            "no line feed at the end",
+        ] {
+            assert_eq!(
+                super::body(&format!("---\nname: a\n---\n\r\n\n{body}")),
+                body
+            );
+            assert_eq!(
+                super::body(&format!("\u{feff}---\r\nname: a\r\n--- \r\n{body}")),
+                body
+            );
         }
     }
 

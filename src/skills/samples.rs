@@ -6,7 +6,8 @@ macro_rules! samples {
     };
 }
 
-/// Returns the files of the four skills of the RFC: path below the root of the repository, and text.
+/// Returns the files of the four skills of the RFC: path below the root of the repository, and
+/// text.
 #[must_use]
 pub const fn samples() -> &'static [(&'static str, &'static str)] {
     samples![
@@ -36,12 +37,24 @@ mod tests {
         }
         let skills = scan(root.path()).unwrap();
         let names: Vec<_> = skills.iter().map(|skill| skill.name.as_str()).collect();
-        assert_eq!(names, ["code-generation", "git-workflow", "linear-integration", "qa-review"]);
+        assert_eq!(
+            names,
+            [
+                "code-generation",
+                "git-workflow",
+                "linear-integration",
+                "qa-review"
+            ]
+        );
         for skill in skills {
             assert!(skill.is_valid() && skill.warnings.is_empty(), "{skill:#?}");
         }
-        // The example of the RFC is about Rust and its project: as a sample it would match in every project.
-        let text: String = samples().iter().map(|(_, text)| text.to_lowercase()).collect();
+        // The example of the RFC is about Rust and its project: as a sample it would match in every
+        // project.
+        let text: String = samples()
+            .iter()
+            .map(|(_, text)| text.to_lowercase())
+            .collect();
         assert!(!text.contains("sx9 pattern") && !text.contains("*.rs"));
     }
 }

@@ -45,7 +45,8 @@ pub struct Triggers {
     /// Words and phrases, found as whole words by their stems.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keywords: Vec<String>,
-    /// Patterns of files. Without a slash they are compared with the name of the file, else with its path.
+    /// Patterns of files. Without a slash they are compared with the name of the file, else with
+    /// its path.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub file_patterns: Vec<String>,
     /// Labels of an issue, in any case.
@@ -116,7 +117,11 @@ pub struct Problem {
 impl Problem {
     /// Makes a problem without a line number.
     pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
-        Self { code: code.to_owned(), message: message.into(), line: None }
+        Self {
+            code: code.to_owned(),
+            message: message.into(),
+            line: None,
+        }
     }
 
     /// Returns the line and the message.
@@ -132,7 +137,11 @@ impl Problem {
 impl Skill {
     /// Makes a skill of which only the folder is known.
     pub(crate) fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), path: format!("{}/{name}", layout::SKILLS), ..Self::default() }
+        Self {
+            name: name.to_owned(),
+            path: format!("{}/{name}", layout::SKILLS),
+            ..Self::default()
+        }
     }
 
     pub(crate) fn error(&mut self, code: &str, message: impl Into<String>) {
@@ -152,7 +161,11 @@ impl Skill {
     /// Returns why the skill cannot be used, in one line.
     #[must_use]
     pub fn why_invalid(&self) -> String {
-        self.errors.iter().map(Problem::text).collect::<Vec<_>>().join("; ")
+        self.errors
+            .iter()
+            .map(Problem::text)
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 }
 
@@ -162,7 +175,9 @@ impl Skill {
 #[must_use]
 pub(crate) fn is_name(text: &str) -> bool {
     (1..=NAME).contains(&text.len())
-        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
         && !text.starts_with('-')
         && !text.ends_with('-')
         && !text.contains("--")

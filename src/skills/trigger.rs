@@ -83,11 +83,20 @@ pub struct Match {
 
 /// Returns the skills that have points: most points first, then fewest triggers, then by name.
 ///
-/// The same skills and the same query always have the same answer, in whichever order the skills come.
-pub fn matches<'s>(skills: impl IntoIterator<Item = (&'s str, &'s Triggers)>, query: &Query) -> Vec<Match> {
+/// The same skills and the same query always have the same answer, in whichever order the skills
+/// come.
+pub fn matches<'s>(
+    skills: impl IntoIterator<Item = (&'s str, &'s Triggers)>,
+    query: &Query,
+) -> Vec<Match> {
     let skills: Vec<_> = skills.into_iter().collect();
     let text = Text::new(&query.task);
-    let files = fitting(skills.iter().flat_map(|(_, triggers)| &triggers.file_patterns), &query.files);
+    let files = fitting(
+        skills
+            .iter()
+            .flat_map(|(_, triggers)| &triggers.file_patterns),
+        &query.files,
+    );
     let labels: HashSet<String> = query.labels.iter().map(|label| fold(label)).collect();
     let mut found: Vec<Match> = skills
         .into_iter()
@@ -108,7 +117,10 @@ pub fn matches<'s>(skills: impl IntoIterator<Item = (&'s str, &'s Triggers)>, qu
 }
 
 /// Returns the first file that fits each pattern. All patterns are compared at once.
-fn fitting<'a>(patterns: impl Iterator<Item = &'a String>, files: &'a [String]) -> HashMap<&'a str, &'a str> {
+fn fitting<'a>(
+    patterns: impl Iterator<Item = &'a String>,
+    files: &'a [String],
+) -> HashMap<&'a str, &'a str> {
     let mut fitting = HashMap::new();
     if files.is_empty() {
         return fitting;
@@ -130,12 +142,26 @@ fn fitting<'a>(patterns: impl Iterator<Item = &'a String>, files: &'a [String]) 
     fitting
 }
 
-fn reasons(triggers: &Triggers, text: &Text, files: &HashMap<&str, &str>, labels: &HashSet<String>) -> Vec<Reason> {
+fn reasons(
+    triggers: &Triggers,
+    text: &Text,
+    files: &HashMap<&str, &str>,
+    labels: &HashSet<String>,
+) -> Vec<Reason> {
     let mut all = Vec::new();
     let mut add = |kind, points: u32, most: u32, trigger: &String, file: Option<&str>| {
-        let before: u32 = all.iter().filter(|had: &&Reason| had.kind == kind).map(|had| had.points).sum();
+        let before: u32 = all
+            .iter()
+            .filter(|had: &&Reason| had.kind == kind)
+            .map(|had| had.points)
+            .sum();
         let points = points.min(most - before);
-        all.push(Reason { kind, trigger: trigger.clone(), file: file.map(str::to_owned), points });
+        all.push(Reason {
+            kind,
+            trigger: trigger.clone(),
+            file: file.map(str::to_owned),
+            points,
+        });
     };
     let mut seen = HashSet::new();
     for keyword in &triggers.keywords {
@@ -169,18 +195,26 @@ struct Text {
 impl Text {
     fn new(text: &str) -> Self {
         let tokens = tokens(&text[..text.floor_char_boundary(TEXT)]);
-        Self { known: tokens.iter().cloned().collect(), tokens }
+        Self {
+            known: tokens.iter().cloned().collect(),
+            tokens,
+        }
     }
 
     /// Says whether the tokens of a word or phrase follow each other somewhere.
     fn has(&self, phrase: &[String]) -> bool {
         // Most phrases fail here, without a look at every place.
         let may_be = !phrase.is_empty() && phrase.iter().all(|token| self.known.contains(token));
-        may_be && self.tokens.windows(phrase.len()).any(|window| window == phrase)
+        may_be
+            && self
+                .tokens
+                .windows(phrase.len())
+                .any(|window| window == phrase)
     }
 }
 
-/// Splits a text into the stems of its words, by the English Snowball algorithm, and its other characters.
+/// Splits a text into the stems of its words, by the English Snowball algorithm, and its other
+/// characters.
 fn tokens(text: &str) -> Vec<String> {
     let stemmer = Stemmer::new(Algorithm::English);
     let folded = fold(text);
@@ -229,12 +263,21 @@ mod tests {
 
     fn triggers(keywords: &[&str], patterns: &[&str], labels: &[&str]) -> Triggers {
         let own = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-        Triggers { keywords: own(keywords), file_patterns: own(patterns), linear_labels: own(labels), tracker: false }
+        Triggers {
+            keywords: own(keywords),
+            file_patterns: own(patterns),
+            linear_labels: own(labels),
+            tracker: false,
+        }
     }
 
     fn query(text: &str, files: &[&str], labels: &[&str]) -> Query {
         let own = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-        Query { task: text.to_owned(), files: own(files), labels: own(labels) }
+        Query {
+            task: text.to_owned(),
+            files: own(files),
+            labels: own(labels),
+        }
     }
 
     fn rfc() -> Triggers {
@@ -249,7 +292,14 @@ mod tests {
     fn score(triggers: &Triggers, query: &Query) -> (u32, bool) {
         let found = matches([("s", triggers)], query);
         found.first().map_or((0, false), |found| {
-            assert_eq!(found.score, found.reasons.iter().map(|reason| reason.points).sum::<u32>());
+            assert_eq!(
+                found.score,
+                found
+                    .reasons
+                    .iter()
+                    .map(|reason| reason.points)
+                    .sum::<u32>()
+            );
             (found.score, found.fires)
         })
     }
@@ -272,10 +322,18 @@ mod tests {
             (all, &["a.rs", "Cargo.toml"], &["feature"], 18),
         ] {
             let (score, fires) = score(&rfc(), &query(text, files, labels));
-            assert_eq!((score, fires), (points, points >= 3), "{text} {files:?} {labels:?}");
+            assert_eq!(
+                (score, fires),
+                (points, points >= 3),
+                "{text} {files:?} {labels:?}"
+            );
         }
         let patterns = triggers(&[], &["*.rs", "a.*", "a.rs", "src/*"], &[]);
-        assert_eq!(score(&patterns, &query("", &["src/a.rs"], &[])), (4, true), "the most of all patterns");
+        assert_eq!(
+            score(&patterns, &query("", &["src/a.rs"], &[])),
+            (4, true),
+            "the most of all patterns"
+        );
     }
 
     #[test]
@@ -308,15 +366,25 @@ mod tests {
             ("", "x", false),
             (" ", "x", false),
         ] {
-            assert_eq!(score(&triggers(&[keyword], &[], &[]), &query(text, &[], &[])).1, hit, "{keyword} in {text}");
+            assert_eq!(
+                score(&triggers(&[keyword], &[], &[]), &query(text, &[], &[])).1,
+                hit,
+                "{keyword} in {text}"
+            );
         }
     }
 
     #[test]
     fn a_match_says_why() {
-        let found = matches([("s", &rfc())], &query("Implement this", &["docs/x.md", "src/a.rs"], &["Feature"]));
-        let reasons: Vec<_> =
-            found[0].reasons.iter().map(|r| (r.kind, r.trigger.as_str(), r.file.as_deref(), r.points)).collect();
+        let found = matches(
+            [("s", &rfc())],
+            &query("Implement this", &["docs/x.md", "src/a.rs"], &["Feature"]),
+        );
+        let reasons: Vec<_> = found[0]
+            .reasons
+            .iter()
+            .map(|r| (r.kind, r.trigger.as_str(), r.file.as_deref(), r.points))
+            .collect();
         assert_eq!(
             reasons,
             [
@@ -333,12 +401,22 @@ mod tests {
         let two = triggers(&["make", "other"], &[], &[]);
         let best = triggers(&["make", "it"], &["*.rs", "*.py"], &["x"]);
         let none = triggers(&["never"], &[], &[]);
-        let mut skills = vec![("d", &two), ("e", &none), ("b", &one), ("z", &best), ("a", &two), ("c", &one)];
+        let mut skills = vec![
+            ("d", &two),
+            ("e", &none),
+            ("b", &one),
+            ("z", &best),
+            ("a", &two),
+            ("c", &one),
+        ];
         let query = query("make it", &[], &[]);
         let expected = ["z", "b", "c", "a", "d"];
         for _ in 0..skills.len() {
             skills.rotate_left(1);
-            let names: Vec<_> = matches(skills.clone(), &query).into_iter().map(|found| found.skill).collect();
+            let names: Vec<_> = matches(skills.clone(), &query)
+                .into_iter()
+                .map(|found| found.skill)
+                .collect();
             assert_eq!(names, expected);
         }
     }

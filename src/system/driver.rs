@@ -1,7 +1,7 @@
 //! Driver of the system database: one trait for each kind of rows, and all of them together.
 //!
-//! A driver keeps rows and decides who comes first. Digests, random parts and defaults are made by [`System`](crate::System).
-//! Reading never creates the database: without one it finds nothing.
+//! A driver keeps rows and decides who comes first. Digests, random parts and defaults are made by
+//! [`System`](crate::System). Reading never creates the database: without one it finds nothing.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -24,7 +24,17 @@ use crate::vault::{VaultChange, VaultRow, VaultState, VaultUse};
 /// All rows of the system database.
 #[async_trait]
 pub(crate) trait Driver:
-    Debug + Send + Sync + CounterRows + StatisticRows + KeyRows + TokenRows + VaultRows + JobRows + QueueRows + TableRows
+    Debug
+    + Send
+    + Sync
+    + CounterRows
+    + StatisticRows
+    + KeyRows
+    + TokenRows
+    + VaultRows
+    + JobRows
+    + QueueRows
+    + TableRows
 {
     /// Returns the location, without secrets.
     fn location(&self) -> String;
@@ -35,7 +45,8 @@ pub(crate) trait Driver:
     /// `Unavailable`, `Corrupt`.
     async fn exists(&self) -> Result<bool>;
 
-    /// Returns the number of processes that are known to be alive; `None` if the driver is not for replicas.
+    /// Returns the number of processes that are known to be alive; `None` if the driver is not for
+    /// replicas.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -80,7 +91,8 @@ pub(crate) trait CounterRows {
 /// Statistics of calls.
 #[async_trait]
 pub(crate) trait StatisticRows {
-    /// Adds to statistics, and deletes slots before the oldest of their length. Creates no database.
+    /// Adds to statistics, and deletes slots before the oldest of their length. Creates no
+    /// database.
     async fn add_statistics(&self, rows: Vec<Statistic>, oldest: Vec<(u32, i64)>) -> Result<()>;
 
     /// Returns all statistics.
@@ -109,10 +121,20 @@ pub(crate) trait KeyRows {
     async fn mark_key(&self, key: KeyName, expires_at: Timestamp) -> Result<()>;
 
     /// Returns which of these keys of a scope are taken and have not expired.
-    async fn taken_keys(&self, scope: String, keys: Vec<String>, now: Timestamp) -> Result<Vec<String>>;
+    async fn taken_keys(
+        &self,
+        scope: String,
+        keys: Vec<String>,
+        now: Timestamp,
+    ) -> Result<Vec<String>>;
 
     /// Returns the keys of a scope that have not expired, with their ends; at most `limit`.
-    async fn key_ends(&self, scope: String, now: Timestamp, limit: usize) -> Result<Vec<(String, Timestamp)>>;
+    async fn key_ends(
+        &self,
+        scope: String,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(String, Timestamp)>>;
 
     /// Deletes every key of a caller's digest, and returns how many.
     async fn forget_keys(&self, caller: String) -> Result<u64>;
@@ -149,10 +171,16 @@ pub(crate) struct TakeKey {
 /// API tokens.
 #[async_trait]
 pub(crate) trait TokenRows {
-    /// Writes a new token with the digest of its secret; `false` if an ancestor has ended or expires before the token.
+    /// Writes a new token with the digest of its secret; `false` if an ancestor has ended or
+    /// expires before the token.
     ///
     /// An ancestor that is revoked at the same time revokes the token, or prevents it.
-    async fn insert_token(&self, token: ApiToken, digest: [u8; 32], seal: Option<Vec<u8>>) -> Result<bool>;
+    async fn insert_token(
+        &self,
+        token: ApiToken,
+        digest: [u8; 32],
+        seal: Option<Vec<u8>>,
+    ) -> Result<bool>;
 
     /// Returns the token of an id.
     async fn token(&self, id: String) -> Result<Option<TokenRow>>;
@@ -175,11 +203,23 @@ pub(crate) trait TokenRows {
     /// Revokes a valid token as its only use; `false` if it is not valid.
     async fn use_up_token(&self, id: String, now: Timestamp, next: NextHead) -> Result<bool>;
 
-    /// Revokes a token within a reach with its descendants; `false` if there is none. The first time stays.
-    async fn revoke_token(&self, id: String, reach: TokenReach, now: Timestamp, next: NextHead) -> Result<bool>;
+    /// Revokes a token within a reach with its descendants; `false` if there is none. The first
+    /// time stays.
+    async fn revoke_token(
+        &self,
+        id: String,
+        reach: TokenReach,
+        now: Timestamp,
+        next: NextHead,
+    ) -> Result<bool>;
 
     /// Deletes the ended tokens of a caller; returns how many it deleted and how many are left.
-    async fn forget_ended_tokens(&self, tenant: String, subject: String, now: Timestamp) -> Result<(u64, u64)>;
+    async fn forget_ended_tokens(
+        &self,
+        tenant: String,
+        subject: String,
+        now: Timestamp,
+    ) -> Result<(u64, u64)>;
 
     /// Writes the time of a use, if the last one is not after `last`.
     async fn token_used(&self, id: String, now: Timestamp, last: i64) -> Result<()>;
@@ -211,7 +251,8 @@ pub(crate) struct TokenSeals {
 }
 
 /// Decides on new seals, from the head and the tokens. It is called at most once.
-pub(crate) type DecideSeals = Box<dyn FnOnce(Option<&[u8]>, Vec<TokenRow>) -> Result<Option<TokenSeals>> + Send>;
+pub(crate) type DecideSeals =
+    Box<dyn FnOnce(Option<&[u8]>, Vec<TokenRow>) -> Result<Option<TokenSeals>> + Send>;
 
 /// Decides on a change of the vault, from its state and rows. It is called at most once.
 pub(crate) type Decide = Box<dyn FnOnce(&VaultState, Vec<VaultRow>) -> Option<VaultChange> + Send>;
@@ -246,15 +287,22 @@ pub(crate) trait VaultRows {
 /// Jobs.
 #[async_trait]
 pub(crate) trait JobRows {
-    /// Writes a new job, unless its caller has `limit` unfinished jobs. The caller's oldest ended jobs make room.
+    /// Writes a new job, unless its caller has `limit` unfinished jobs. The caller's oldest ended
+    /// jobs make room.
     ///
     /// `Unavailable` if the lease of its owner is over.
     async fn add_job(&self, row: JobRow, limit: u64) -> Result<bool>;
 
-    /// Saves jobs of an owner, with their results; `false` if its lease is over: then nothing is written.
-    async fn save_jobs(&self, owner: Arc<str>, rows: Vec<(JobRow, Option<Vec<u8>>)>) -> Result<bool>;
+    /// Saves jobs of an owner, with their results; `false` if its lease is over: then nothing is
+    /// written.
+    async fn save_jobs(
+        &self,
+        owner: Arc<str>,
+        rows: Vec<(JobRow, Option<Vec<u8>>)>,
+    ) -> Result<bool>;
 
-    /// Writes the end of a job of its owner, whether that is alive or not, unless the job has another end.
+    /// Writes the end of a job of its owner, whether that is alive or not, unless the job has
+    /// another end.
     async fn end_job(&self, end: EndedJob) -> Result<()>;
 
     /// Returns a job that has not expired.
@@ -269,14 +317,25 @@ pub(crate) trait JobRows {
     /// Lists jobs that have not expired, newest first.
     async fn jobs(&self, filter: JobFilter, limit: usize, now: Timestamp) -> Result<Vec<JobRow>>;
 
-    /// Asks for the end of a job; returns whether it exists and has not ended. One without a replica ends at once.
-    async fn ask_to_cancel_job(&self, id: String, now: Timestamp, expires_at: Timestamp) -> Result<bool>;
+    /// Asks for the end of a job; returns whether it exists and has not ended. One without a
+    /// replica ends at once.
+    async fn ask_to_cancel_job(
+        &self,
+        id: String,
+        now: Timestamp,
+        expires_at: Timestamp,
+    ) -> Result<bool>;
 
     /// Returns the unfinished jobs of an owner that shall end.
     async fn jobs_to_cancel(&self, owner: String) -> Result<Vec<String>>;
 
     /// Queues or ends every job whose owner is gone, and ends those that nobody took.
-    async fn end_lost_jobs(&self, errors: LostErrors, now: Timestamp, expires_at: Timestamp) -> Result<LostJobs>;
+    async fn end_lost_jobs(
+        &self,
+        errors: LostErrors,
+        now: Timestamp,
+        expires_at: Timestamp,
+    ) -> Result<LostJobs>;
 
     /// Deletes the ended jobs of a caller; returns how many it deleted and how many are left.
     async fn forget_ended_jobs(&self, tenant: String, subject: String) -> Result<(u64, u64)>;
@@ -289,13 +348,14 @@ pub(crate) trait QueueRows {
     fn has_queue(&self) -> bool;
 
     /// Writes a new job for any replica, unless its caller or the queue has too many.
-    async fn queue_job(&self, row: JobRow, call: QueuedCall, limits: JobLimits) -> Result<Accepted>;
+    async fn queue_job(&self, row: JobRow, call: QueuedCall, limits: JobLimits)
+    -> Result<Accepted>;
 
     /// Gives jobs to a replica; none if its lease is over.
     async fn claim_jobs(&self, claim: Claim) -> Result<Vec<ClaimedJob>>;
 
-    /// Queues running jobs of a replica again, each with its last revision, and returns the ids of those that may run
-    /// again; none if its lease is over. They wait until `expires_at`.
+    /// Queues running jobs of a replica again, each with its last revision, and returns the ids of
+    /// those that may run again; none if its lease is over. They wait until `expires_at`.
     async fn release_jobs(
         &self,
         owner: Arc<str>,

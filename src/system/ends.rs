@@ -1,4 +1,5 @@
-//! Ends of calls that the database has not taken: each is in the journal, and written until the database has it.
+//! Ends of calls that the database has not taken: each is in the journal, and written until the
+//! database has it.
 
 use std::time::Duration;
 
@@ -48,18 +49,27 @@ struct JobHead {
 }
 
 impl System {
-    /// Goes on with the ends that the journal says the database does not have. Call it once, at the start of a server.
+    /// Goes on with the ends that the journal says the database does not have. Call it once, at the
+    /// start of a server.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`: of the journal.
     pub async fn resume_ends(&self) -> Result<()> {
-        let Some(journal) = self.journal() else { return Ok(()) };
+        let Some(journal) = self.journal() else {
+            return Ok(());
+        };
         for kind in [CallEnd::KEY, CallEnd::JOB] {
             for JournalEntry { id, entry } in journal.entries(kind).await? {
-                match entry.as_deref().and_then(|entry| CallEnd::read(kind, entry)) {
+                match entry
+                    .as_deref()
+                    .and_then(|entry| CallEnd::read(kind, entry))
+                {
                     Some(end) => self.end_in_background(end, Some(id)),
                     None => {
-                        tracing::warn!(kind, "the end of a call in the journal does not open; it is dropped");
+                        tracing::warn!(
+                            kind,
+                            "the end of a call in the journal does not open; it is dropped"
+                        );
                         journal.remove(id).await?;
                     }
                 }
@@ -104,10 +114,21 @@ impl System {
     /// Writes an end to the database. One that is no longer its run's to write changes nothing.
     pub(crate) async fn try_end(&self, end: &CallEnd) -> Result<()> {
         match end {
-            CallEnd::Key(KeyEnd { scope, key, fence, ended: Some(kept) }) => {
-                self.finish(scope, key, *fence, kept.answer.clone(), kept.expires_at).await.map(drop)
-            }
-            CallEnd::Key(KeyEnd { scope, key, fence, ended: None }) => self.abandon(scope, key, *fence).await,
+            CallEnd::Key(KeyEnd {
+                scope,
+                key,
+                fence,
+                ended: Some(kept),
+            }) => self
+                .finish(scope, key, *fence, kept.answer.clone(), kept.expires_at)
+                .await
+                .map(drop),
+            CallEnd::Key(KeyEnd {
+                scope,
+                key,
+                fence,
+                ended: None,
+            }) => self.abandon(scope, key, *fence).await,
             CallEnd::Job(end) => self.driver().end_job((**end).clone()).await,
         }
     }
@@ -126,33 +147,80 @@ impl CallEnd {
 
     fn write(&self) -> Vec<u8> {
         match self {
-            Self::Key(KeyEnd { scope, key, fence, ended }) => {
+            Self::Key(KeyEnd {
+                scope,
+                key,
+                fence,
+                ended,
+            }) => {
                 let expires_at = ended.as_ref().map(|kept| kept.expires_at.micros());
                 let answer = ended.as_ref().and_then(|kept| kept.answer.as_deref());
-                join(KeyHead { scope: scope.clone(), key: key.clone(), fence: fence.0, expires_at }, answer)
+                join(
+                    KeyHead {
+                        scope: scope.clone(),
+                        key: key.clone(),
+                        fence: fence.0,
+                        expires_at,
+                    },
+                    answer,
+                )
             }
             Self::Job(end) => {
-                let EndedJob { row, sealed, lost_error } = &**end;
-                join(JobHead { row: row.clone(), lost_error: lost_error.clone() }, sealed.as_deref())
+                let EndedJob {
+                    row,
+                    sealed,
+                    lost_error,
+                } = &**end;
+                join(
+                    JobHead {
+                        row: row.clone(),
+                        lost_error: lost_error.clone(),
+                    },
+                    sealed.as_deref(),
+                )
             }
         }
     }
 
     fn read(kind: &str, entry: &[u8]) -> Option<Self> {
         if kind == Self::KEY {
-            let (KeyHead { scope, key, fence, expires_at }, answer) = split(entry)?;
-            let ended = expires_at.map(|expires_at| KeptEnd { answer, expires_at: Timestamp(expires_at) });
-            Some(Self::Key(KeyEnd { scope, key, fence: Fence(fence), ended }))
+            let (
+                KeyHead {
+                    scope,
+                    key,
+                    fence,
+                    expires_at,
+                },
+                answer,
+            ) = split(entry)?;
+            let ended = expires_at.map(|expires_at| KeptEnd {
+                answer,
+                expires_at: Timestamp(expires_at),
+            });
+            Some(Self::Key(KeyEnd {
+                scope,
+                key,
+                fence: Fence(fence),
+                ended,
+            }))
         } else {
             let (JobHead { row, lost_error }, sealed) = split(entry)?;
-            Some(Self::Job(Box::new(EndedJob { row, sealed, lost_error })))
+            Some(Self::Job(Box::new(EndedJob {
+                row,
+                sealed,
+                lost_error,
+            })))
         }
     }
 }
 
 fn join(end: impl Serialize, answer: Option<&[u8]>) -> Vec<u8> {
     // Plain data; writing it to memory cannot fail.
-    let head = serde_json::to_vec(&EntryHead { end, answered: answer.is_some() }).unwrap_or_default();
+    let head = serde_json::to_vec(&EntryHead {
+        end,
+        answered: answer.is_some(),
+    })
+    .unwrap_or_default();
     [&head[..], b"\n", answer.unwrap_or_default()].concat()
 }
 
@@ -175,23 +243,44 @@ mod tests {
     use crate::journal::Journal;
 
     fn system(folder: &Path) -> System {
-        let journal = Journal::at(folder.join("journal.db"), Duration::from_secs(10), Some(keyring()));
+        let journal = Journal::at(
+            folder.join("journal.db"),
+            Duration::from_secs(10),
+            Some(keyring()),
+        );
         System::at(folder.join("system").join("helmdeck.db")).with_journal(journal)
     }
 
     async fn begin(system: &System, key: &str) -> Begun {
-        let asked = KeyRequest { scope: "s", key, digest: b"d", keep: Duration::from_secs(60), repeatable: false };
-        system.begin(asked, &system.replica().await.unwrap(), NOW).await.unwrap()
+        let asked = KeyRequest {
+            scope: "s",
+            key,
+            digest: b"d",
+            keep: Duration::from_secs(60),
+            repeatable: false,
+        };
+        system
+            .begin(asked, &system.replica().await.unwrap(), NOW)
+            .await
+            .unwrap()
     }
 
     fn end(key: &str, begun: &Begun, ended: Option<KeptEnd>) -> KeyEnd {
-        let Begun::New(fence) = begun else { panic!("{begun:?}") };
-        KeyEnd { scope: "s".into(), key: key.into(), fence: *fence, ended }
+        let Begun::New(fence) = begun else {
+            panic!("{begun:?}")
+        };
+        KeyEnd {
+            scope: "s".into(),
+            key: key.into(),
+            fence: *fence,
+            ended,
+        }
     }
 
     async fn entries(system: &System) -> usize {
         let journal = system.journal().unwrap();
-        journal.entries(CallEnd::KEY).await.unwrap().len() + journal.entries(CallEnd::JOB).await.unwrap().len()
+        journal.entries(CallEnd::KEY).await.unwrap().len()
+            + journal.entries(CallEnd::JOB).await.unwrap().len()
     }
 
     /// A database that goes away and comes back.
@@ -209,11 +298,18 @@ mod tests {
         }
     }
 
-    /// Does something in a process that ends before the database is back: its runtime stops with what it tried.
-    fn in_another_process<F: Future>(work: impl FnOnce(System) -> F + Send + 'static, system: &System) {
+    /// Does something in a process that ends before the database is back: its runtime stops with
+    /// what it tried.
+    fn in_another_process<F: Future>(
+        work: impl FnOnce(System) -> F + Send + 'static,
+        system: &System,
+    ) {
         let system = system.clone();
         let process = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             runtime.block_on(work(system));
         });
         process.join().unwrap();
@@ -223,14 +319,32 @@ mod tests {
     async fn ends_are_read_as_written() {
         let folder = tempfile::tempdir().unwrap();
         let replica = system(folder.path()).replica().await.unwrap();
-        let kept = |answer: Option<&[u8]>| Some(KeptEnd { answer: answer.map(<[u8]>::to_vec), expires_at: NOW });
+        let kept = |answer: Option<&[u8]>| {
+            Some(KeptEnd {
+                answer: answer.map(<[u8]>::to_vec),
+                expires_at: NOW,
+            })
+        };
         for ended in [None, kept(None), kept(Some(b"")), kept(Some(b"a\nb\n\0"))] {
-            let end = CallEnd::Key(KeyEnd { scope: "s/\n".into(), key: "k".into(), fence: Fence([7; 16]), ended });
+            let end = CallEnd::Key(KeyEnd {
+                scope: "s/\n".into(),
+                key: "k".into(),
+                fence: Fence([7; 16]),
+                ended,
+            });
             assert_eq!(CallEnd::read(CallEnd::KEY, &end.write()), Some(end));
         }
         for sealed in [None, Some(b"a\n\0".to_vec())] {
-            let row = JobRow { percent: Some(0.5), error: Some("{\"a\":\n1}".into()), ..ended(&row(&replica, "a", 1)) };
-            let end = CallEnd::Job(Box::new(EndedJob { row, sealed, lost_error: "{}".into() }));
+            let row = JobRow {
+                percent: Some(0.5),
+                error: Some("{\"a\":\n1}".into()),
+                ..ended(&row(&replica, "a", 1))
+            };
+            let end = CallEnd::Job(Box::new(EndedJob {
+                row,
+                sealed,
+                lost_error: "{}".into(),
+            }));
             assert_eq!(CallEnd::read(CallEnd::JOB, &end.write()), Some(end));
         }
         assert_eq!(CallEnd::read(CallEnd::KEY, b"no line"), None);
@@ -242,14 +356,19 @@ mod tests {
         let place = Place(folder.path().join("system"));
         let one = system(folder.path());
         let (kept, freed) = (begin(&one, "kept").await, begin(&one, "freed").await);
-        let answer =
-            KeptEnd { answer: Some(b"sealed".to_vec()), expires_at: NOW.saturating_add(Duration::from_secs(60)) };
+        let answer = KeptEnd {
+            answer: Some(b"sealed".to_vec()),
+            expires_at: NOW.saturating_add(Duration::from_secs(60)),
+        };
         place.away();
         one.end_key(end("kept", &kept, Some(answer.clone()))).await;
         assert_eq!(entries(&one).await, 1, "before the answer leaves");
         place.back();
         until("the end", async || entries(&one).await == 0).await;
-        let done = Begun::Done { digest: b"d".into(), answer: Some(b"sealed".into()) };
+        let done = Begun::Done {
+            digest: b"d".into(),
+            answer: Some(b"sealed".into()),
+        };
         assert_eq!(begin(&one, "kept").await, done);
 
         place.away();
@@ -269,15 +388,25 @@ mod tests {
         let place = Place(folder.path().join("system"));
         let one = system(folder.path());
         let row = add(&one, &one.replica().await.unwrap(), "a", 1).await;
-        let end = EndedJob { row: ended(&row), sealed: Some(b"sealed".to_vec()), lost_error: "{}".into() };
+        let end = EndedJob {
+            row: ended(&row),
+            sealed: Some(b"sealed".to_vec()),
+            lost_error: "{}".into(),
+        };
         place.away();
-        in_another_process(|system| async move { system.end_job_later(end).await }, &one);
+        in_another_process(
+            |system| async move { system.end_job_later(end).await },
+            &one,
+        );
         place.back();
         assert_eq!(entries(&one).await, 1);
         let two = system(folder.path());
         two.resume_ends().await.unwrap();
         until("the end", async || entries(&two).await == 0).await;
         assert_eq!(find(&two, &row).await, Some(ended(&row)));
-        assert_eq!(two.job_result(&row.id).await.unwrap().as_deref(), Some(&b"sealed"[..]));
+        assert_eq!(
+            two.job_result(&row.id).await.unwrap().as_deref(),
+            Some(&b"sealed"[..])
+        );
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Those are idempotency keys, jobs and uses of credentials.
 //!
-//! It deletes raw rows and never decrypts, so it works after a lost key. It never deletes what a whole tenant shares.
-//! With the key, the removal of audit entries leaves a sealed tombstone, so that `audit verify` does not see a cut.
+//! It deletes raw rows and never decrypts, so it works after a lost key. It never deletes what a
+//! whole tenant shares. With the key, the removal of audit entries leaves a sealed tombstone, so
+//! that `audit verify` does not see a cut.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -102,8 +103,8 @@ pub async fn preview(store: &dyn Store, tenant: &str, subject: &str) -> Result<V
 /// `by` is who does it, if the store was opened with its key.
 ///
 /// # Errors
-/// `Invalid` for the empty subject, which stands for what a tenant shares; `Unavailable`, `Closed`: deleted rows stay
-/// deleted, and the call can be repeated.
+/// `Invalid` for the empty subject, which stands for what a tenant shares; `Unavailable`, `Closed`:
+/// deleted rows stay deleted, and the call can be repeated.
 pub async fn forget(
     store: Option<&dyn Store>,
     system: Option<&System>,
@@ -112,7 +113,9 @@ pub async fn forget(
     at: Timestamp,
 ) -> Result<Receipt> {
     if subject.is_empty() {
-        return Err(StoreError::Invalid("without a subject it would be everybody's; `memory purge` removes that"));
+        return Err(StoreError::Invalid(
+            "without a subject it would be everybody's; `memory purge` removes that",
+        ));
     }
     let mut removed = BTreeMap::new();
     let (mut looks, mut nothing) = (0, 0);
@@ -157,7 +160,10 @@ pub async fn forget(
         ));
     }
     if live_jobs > 0 {
-        not_covered.push(format!("{}, not ended: `helmdeck job cancel <id>` ends one", count(live_jobs, "job")));
+        not_covered.push(format!(
+            "{}, not ended: `helmdeck job cancel <id>` ends one",
+            count(live_jobs, "job")
+        ));
     }
     if by.is_none() && removed.keys().any(|(_, kind)| *kind == Kind::Audit) {
         not_covered.push(
@@ -166,8 +172,14 @@ pub async fn forget(
                 .to_owned(),
         );
     }
-    let removed: Vec<Removed> =
-        removed.into_iter().map(|((session, kind), rows)| Removed { session, kind, rows }).collect();
+    let removed: Vec<Removed> = removed
+        .into_iter()
+        .map(|((session, kind), rows)| Removed {
+            session,
+            kind,
+            rows,
+        })
+        .collect();
     Ok(Receipt {
         at,
         tenant: tenant.to_owned(),
@@ -193,8 +205,11 @@ async fn remove(
     at: Timestamp,
     removed: &mut BTreeMap<(Option<String>, Kind), u64>,
 ) -> Result<u64> {
-    let mut spaces: Vec<(Option<String>, Kind)> =
-        preview(store, tenant, subject).await?.into_iter().map(|held| (held.session, held.kind)).collect();
+    let mut spaces: Vec<(Option<String>, Kind)> = preview(store, tenant, subject)
+        .await?
+        .into_iter()
+        .map(|held| (held.session, held.kind))
+        .collect();
     // Without a conversation the names are known, also when all rows have ended and none is listed.
     spaces.extend(Kind::ALL.map(|kind| (None, kind)));
     spaces.sort();
@@ -208,7 +223,11 @@ async fn remove(
             (Kind::Head, Some(_)) => audit::remove_other_heads(store, &namespace).await?,
             _ => {
                 let rows = thin(store, &namespace, kind).await?;
-                let rest = Delete::Prefix { namespace: Some(namespace), kind: Some(kind), prefix: String::new() };
+                let rest = Delete::Prefix {
+                    namespace: Some(namespace),
+                    kind: Some(kind),
+                    prefix: String::new(),
+                };
                 rows + store.delete(rest).await?
             }
         };
@@ -228,12 +247,32 @@ async fn remove(
 async fn thin(store: &dyn Store, namespace: &Namespace, kind: Kind) -> Result<u64> {
     let mut removed = 0;
     loop {
-        let page = store.list(namespace, kind, "", Page { limit: STEP, after: None }).await?;
+        let page = store
+            .list(
+                namespace,
+                kind,
+                "",
+                Page {
+                    limit: STEP,
+                    after: None,
+                },
+            )
+            .await?;
         if page.entries.len() < STEP {
             return Ok(removed);
         }
-        let delete = |key| Op::Delete(Delete::Key { namespace: namespace.clone(), kind, key });
-        let batch = page.entries.into_iter().map(|meta| delete(meta.key)).collect();
+        let delete = |key| {
+            Op::Delete(Delete::Key {
+                namespace: namespace.clone(),
+                kind,
+                key,
+            })
+        };
+        let batch = page
+            .entries
+            .into_iter()
+            .map(|meta| delete(meta.key))
+            .collect();
         let written = store.write(batch).await?;
         let gone = Written::deleted(&written);
         if gone == 0 {
@@ -257,7 +296,11 @@ mod tests {
     use crate::vault::VaultUse;
 
     fn store() -> Arc<dyn Store> {
-        Arc::new(DriverStore::plain(Memory::new(), &Config::default(), Arc::new(SystemClock::default())))
+        Arc::new(DriverStore::plain(
+            Memory::new(),
+            &Config::default(),
+            Arc::new(SystemClock::default()),
+        ))
     }
 
     fn put(subject: &str, session: Option<&str>, kind: Kind, key: String) -> Put {
@@ -268,23 +311,55 @@ mod tests {
     async fn all_rows_of_a_person_go_and_those_of_others_stay() {
         let store = store();
         for n in 0..2500 {
-            store.put(put("alice", Some("s"), Kind::Note, format!("k{n}"))).await.unwrap();
+            store
+                .put(put("alice", Some("s"), Kind::Note, format!("k{n}")))
+                .await
+                .unwrap();
         }
         for subject in ["alice", "alice2", "", "s"] {
-            store.put(put(subject, None, Kind::Cache, "k".to_owned())).await.unwrap();
+            store
+                .put(put(subject, None, Kind::Cache, "k".to_owned()))
+                .await
+                .unwrap();
         }
-        store.put(Put::new(Namespace::new("u", "alice", None), Kind::Cache, "k", "v")).await.unwrap();
+        store
+            .put(Put::new(
+                Namespace::new("u", "alice", None),
+                Kind::Cache,
+                "k",
+                "v",
+            ))
+            .await
+            .unwrap();
         let mut ended = put("alice", Some("ended"), Kind::Fact, "k".to_owned());
         ended.ttl = Some(Duration::from_micros(1));
         store.put(ended).await.unwrap();
 
-        let receipt = forget(Some(&*store), None, ("t", "alice"), None, Timestamp(5)).await.unwrap();
-        let part = |session: Option<&str>, kind, rows| Removed { session: session.map(str::to_owned), kind, rows };
-        assert_eq!(receipt.removed, [part(None, Kind::Cache, 1), part(Some("s"), Kind::Note, 2500)]);
-        assert_eq!((receipt.rows, receipt.looks, receipt.verified), (2501, 3, true));
+        let receipt = forget(Some(&*store), None, ("t", "alice"), None, Timestamp(5))
+            .await
+            .unwrap();
+        let part = |session: Option<&str>, kind, rows| Removed {
+            session: session.map(str::to_owned),
+            kind,
+            rows,
+        };
+        assert_eq!(
+            receipt.removed,
+            [
+                part(None, Kind::Cache, 1),
+                part(Some("s"), Kind::Note, 2500)
+            ]
+        );
+        assert_eq!(
+            (receipt.rows, receipt.looks, receipt.verified),
+            (2501, 3, true)
+        );
         let stats = store.stats().await.unwrap();
         assert_eq!((stats.rows, stats.expired), (4, 0));
-        assert_eq!(serde_json::to_value(&receipt).unwrap()["at"], "1970-01-01T00:00:00.000005Z");
+        assert_eq!(
+            serde_json::to_value(&receipt).unwrap()["at"],
+            "1970-01-01T00:00:00.000005Z"
+        );
     }
 
     #[tokio::test]
@@ -293,12 +368,17 @@ mod tests {
         let writer = Arc::clone(&store);
         let writing = tokio::spawn(async move {
             for n in 0..8 {
-                writer.put(put("alice", None, Kind::Audit, format!("k{n}"))).await.unwrap();
+                writer
+                    .put(put("alice", None, Kind::Audit, format!("k{n}")))
+                    .await
+                    .unwrap();
                 tokio::time::sleep(PAUSE / 3).await;
             }
         });
         tokio::task::yield_now().await;
-        let receipt = forget(Some(&*store), None, ("t", "alice"), None, Timestamp(5)).await.unwrap();
+        let receipt = forget(Some(&*store), None, ("t", "alice"), None, Timestamp(5))
+            .await
+            .unwrap();
         writing.await.unwrap();
         assert_eq!((receipt.rows, receipt.verified), (8, true), "{receipt:?}");
         assert_eq!(store.stats().await.unwrap().rows, 0);
@@ -323,7 +403,12 @@ mod tests {
             system.add_vault_uses(vec![used]).await.unwrap();
         }
         let mut ids = Vec::new();
-        for (subject, expires_at) in [("alice", None), ("alice", Some(now)), ("alice", None), ("bob", Some(now))] {
+        for (subject, expires_at) in [
+            ("alice", None),
+            ("alice", Some(now)),
+            ("alice", None),
+            ("bob", Some(now)),
+        ] {
             let token = NewToken {
                 name: String::new(),
                 tenant: "t".to_owned(),
@@ -335,22 +420,55 @@ mod tests {
             };
             ids.push(system.create_token(token).await.unwrap().0.id);
         }
-        system.revoke_token(&ids[2], &TokenReach::all(), now).await.unwrap();
-        let receipt = forget(None, Some(&system), ("t", "alice"), None, now).await.unwrap();
-        assert_eq!((receipt.vault_uses, receipt.live_tokens, receipt.verified), (1, 1, true));
+        system
+            .revoke_token(&ids[2], &TokenReach::all(), now)
+            .await
+            .unwrap();
+        let receipt = forget(None, Some(&system), ("t", "alice"), None, now)
+            .await
+            .unwrap();
+        assert_eq!(
+            (receipt.vault_uses, receipt.live_tokens, receipt.verified),
+            (1, 1, true)
+        );
         let note = receipt.not_covered.last().unwrap();
-        assert!(note.starts_with("1 API token, still good") && note.contains("helmdeck token revoke"), "{note}");
+        assert!(
+            note.starts_with("1 API token, still good") && note.contains("helmdeck token revoke"),
+            "{note}"
+        );
         assert_eq!(system.vault_uses(None, 9).await.unwrap()[0].subject, "bob");
-        let mut left: Vec<String> = system.tokens().await.unwrap().into_iter().map(|token| token.id).collect();
+        let mut left: Vec<String> = system
+            .tokens()
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|token| token.id)
+            .collect();
         let mut expected = vec![ids[0].clone(), ids[3].clone()];
         left.sort();
         expected.sort();
         assert_eq!(left, expected, "nothing is revoked silently");
 
-        system.revoke_token(&ids[0], &TokenReach::all(), now).await.unwrap();
-        let receipt = forget(None, Some(&system), ("t", "alice"), None, now).await.unwrap();
-        assert_eq!((receipt.vault_uses, receipt.live_tokens, receipt.not_covered.len()), (0, 0, NOT_COVERED.len()));
-        assert_eq!(system.tokens().await.unwrap().len(), 1, "what was revoked goes with the person");
+        system
+            .revoke_token(&ids[0], &TokenReach::all(), now)
+            .await
+            .unwrap();
+        let receipt = forget(None, Some(&system), ("t", "alice"), None, now)
+            .await
+            .unwrap();
+        assert_eq!(
+            (
+                receipt.vault_uses,
+                receipt.live_tokens,
+                receipt.not_covered.len()
+            ),
+            (0, 0, NOT_COVERED.len())
+        );
+        assert_eq!(
+            system.tokens().await.unwrap().len(),
+            1,
+            "what was revoked goes with the person"
+        );
     }
 
     #[tokio::test]

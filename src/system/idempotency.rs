@@ -1,7 +1,8 @@
 //! Idempotency keys, each with the sealed answer of the call that used it.
 //!
-//! A key belongs to one run of a call: the replica that makes it, and a random [`Fence`]. Over all replicas, one call
-//! gets it. If the replica goes away in the middle, what the call did is unknown, and the key says so.
+//! A key belongs to one run of a call: the replica that makes it, and a random [`Fence`]. Over all
+//! replicas, one call gets it. If the replica goes away in the middle, what the call did is
+//! unknown, and the key says so.
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use crate::ends::CallEnd;
 use crate::replica::Replica;
 use crate::system::System;
 
-/// Proof that a run still has its key: what another run may have taken over is not finished by the first one.
+/// Proof that a run still has its key: what another run may have taken over is not finished by the
+/// first one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fence(pub(crate) [u8; 16]);
 
@@ -95,11 +97,17 @@ const REFUSALS_READ: usize = 100;
 const CLOCKS_DIFFER: Duration = Duration::from_secs(24 * 3600);
 
 impl System {
-    /// Takes a key for a call, or returns its state. Of several concurrent calls, one gets [`Begun::New`].
+    /// Takes a key for a call, or returns its state. Of several concurrent calls, one gets
+    /// [`Begun::New`].
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn begin(&self, request: KeyRequest<'_>, replica: &Replica, now: Timestamp) -> Result<Begun> {
+    pub async fn begin(
+        &self,
+        request: KeyRequest<'_>,
+        replica: &Replica,
+        now: Timestamp,
+    ) -> Result<Begun> {
         let taking = TakeKey {
             name: name(request.scope, request.key),
             digest: request.digest.to_vec(),
@@ -112,10 +120,11 @@ impl System {
         self.driver().begin_key(taking).await
     }
 
-    /// Writes the end of a call, and keeps at it in the background if the database cannot be reached.
+    /// Writes the end of a call, and keeps at it in the background if the database cannot be
+    /// reached.
     ///
-    /// Then the end is in the journal when this returns, so that the next process with it goes on if this one ends. Of a run
-    /// whose key another one has taken over, nothing is written.
+    /// Then the end is in the journal when this returns, so that the next process with it goes on
+    /// if this one ends. Of a run whose key another one has taken over, nothing is written.
     pub async fn end_key(&self, end: KeyEnd) {
         let end = CallEnd::Key(end);
         match self.try_end(&end).await {
@@ -125,11 +134,14 @@ impl System {
                 self.end_later(end).await;
             }
             // The key stays taken, which is safe.
-            Err(error) => tracing::warn!(%error, "the end of a call with an idempotency key could not be written"),
+            Err(error) => {
+                tracing::warn!(%error, "the end of a call with an idempotency key could not be written")
+            }
         }
     }
 
-    /// Finishes a call that [`System::begin`] accepted. Returns `false` if another run has taken its key over.
+    /// Finishes a call that [`System::begin`] accepted. Returns `false` if another run has taken
+    /// its key over.
     ///
     /// From now on [`System::begin`] returns [`Begun::Done`], until `expires_at`.
     ///
@@ -143,7 +155,9 @@ impl System {
         answer: Option<Vec<u8>>,
         expires_at: Timestamp,
     ) -> Result<bool> {
-        self.driver().finish_key(name(scope, key), fence, answer, expires_at).await
+        self.driver()
+            .finish_key(name(scope, key), fence, answer, expires_at)
+            .await
     }
 
     /// Frees a key whose call had no effect, so that the call can be retried.
@@ -154,14 +168,17 @@ impl System {
         self.driver().abandon_key(name(scope, key), fence).await
     }
 
-    /// Records that an MCP session has ended, until no clock takes its id for a good one: `expires_at` and a day.
+    /// Records that an MCP session has ended, until no clock takes its id for a good one:
+    /// `expires_at` and a day.
     ///
     /// Of the session there is only its random id, which opens nothing.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn end_session(&self, id: &str, expires_at: Timestamp) -> Result<()> {
-        self.driver().mark_key(name(SESSIONS, id), expires_at.saturating_add(CLOCKS_DIFFER)).await
+        self.driver()
+            .mark_key(name(SESSIONS, id), expires_at.saturating_add(CLOCKS_DIFFER))
+            .await
     }
 
     /// Records that something is not asked again before `until`: an upstream, or for one answer.
@@ -179,7 +196,9 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn backoffs(&self, now: Timestamp) -> Result<Vec<(String, Timestamp)>> {
-        self.driver().key_ends(BACKOFFS.to_owned(), now, BACKOFFS_READ).await
+        self.driver()
+            .key_ends(BACKOFFS.to_owned(), now, BACKOFFS_READ)
+            .await
     }
 
     /// Records until `until` why an answer was not kept. `answer` is a digest of its key.
@@ -187,7 +206,9 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn refuse(&self, answer: &str, why: &str, until: Timestamp) -> Result<()> {
-        self.driver().mark_key(name(&format!("{REFUSALS}/{answer}"), why), until).await
+        self.driver()
+            .mark_key(name(&format!("{REFUSALS}/{answer}"), why), until)
+            .await
     }
 
     /// Returns why an answer was not kept the last time ([`System::refuse`]).
@@ -195,8 +216,14 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn last_refusal(&self, answer: &str, now: Timestamp) -> Result<Option<String>> {
-        let refusals = self.driver().key_ends(format!("{REFUSALS}/{answer}"), now, REFUSALS_READ).await?;
-        Ok(refusals.into_iter().max_by_key(|(_, until)| *until).map(|(why, _)| why))
+        let refusals = self
+            .driver()
+            .key_ends(format!("{REFUSALS}/{answer}"), now, REFUSALS_READ)
+            .await?;
+        Ok(refusals
+            .into_iter()
+            .max_by_key(|(_, until)| *until)
+            .map(|(why, _)| why))
     }
 
     /// Returns which of these MCP sessions have ended ([`System::end_session`]).
@@ -204,7 +231,9 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn ended_sessions(&self, ids: Vec<String>, now: Timestamp) -> Result<Vec<String>> {
-        self.driver().taken_keys(SESSIONS.to_owned(), ids, now).await
+        self.driver()
+            .taken_keys(SESSIONS.to_owned(), ids, now)
+            .await
     }
 
     /// Returns the scope of a caller's keys for an operation: a digest, without the caller's name.
@@ -215,7 +244,8 @@ impl System {
 
     /// Deletes every key of a caller ([`System::scope`]) with its answer, and returns how many.
     ///
-    /// Creates no database. SQLite overwrites the bytes, and empties the log unless a reader prevents it.
+    /// Creates no database. SQLite overwrites the bytes, and empties the log unless a reader
+    /// prevents it.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -225,11 +255,16 @@ impl System {
 }
 
 fn name(scope: &str, key: &str) -> KeyName {
-    KeyName { scope: scope.to_owned(), key: key.to_owned() }
+    KeyName {
+        scope: scope.to_owned(),
+        key: key.to_owned(),
+    }
 }
 
 /// Returns a digest of a caller: half of a SHA-256, in hex.
 fn caller(tenant: &str, subject: &str) -> String {
-    let framed = Framed::new("helmdeck/system/caller").text(tenant).text(subject);
+    let framed = Framed::new("helmdeck/system/caller")
+        .text(tenant)
+        .text(subject);
     hex(&Sha256::digest(framed.as_slice())[..16])
 }

@@ -1,7 +1,8 @@
 //! Jobs in the system database: caller, pack, progress and result.
 //!
-//! Jobs outlive the process that runs them. Each process that runs jobs is a [`Replica`](crate::Replica). When one is gone,
-//! another one ends its jobs ([`System::end_lost_jobs`]). The engine defines the meaning of the columns: here states and
+//! Jobs outlive the process that runs them. Each process that runs jobs is a
+//! [`Replica`](crate::Replica). When one is gone, another one ends its jobs
+//! ([`System::end_lost_jobs`]). The engine defines the meaning of the columns: here states and
 //! documents are texts.
 
 use std::sync::Arc;
@@ -67,7 +68,8 @@ pub struct EndedJob {
     pub row: JobRow,
     /// Its sealed result, if it has one.
     pub sealed: Option<Vec<u8>>,
-    /// The error that others ended it with if they took its owner for gone: this end is the true one.
+    /// The error that others ended it with if they took its owner for gone: this end is the true
+    /// one.
     pub lost_error: String,
 }
 
@@ -111,25 +113,30 @@ impl System {
         self.driver().add_job(row, limit).await
     }
 
-    /// Saves the state of jobs of one owner, each with its sealed result if it has one: all or none.
+    /// Saves the state of jobs of one owner, each with its sealed result if it has one: all or
+    /// none.
     ///
-    /// A row that is newer, has ended or is gone stays as it is. Returns `false` if the owner is no longer known as
-    /// alive: then nothing is written, and other processes end its jobs.
+    /// A row that is newer, has ended or is gone stays as it is. Returns `false` if the owner is no
+    /// longer known as alive: then nothing is written, and other processes end its jobs.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn save_jobs(&self, owner: Arc<str>, rows: Vec<(JobRow, Option<Vec<u8>>)>) -> Result<bool> {
+    pub async fn save_jobs(
+        &self,
+        owner: Arc<str>,
+        rows: Vec<(JobRow, Option<Vec<u8>>)>,
+    ) -> Result<bool> {
         if rows.is_empty() {
             return Ok(true);
         }
         self.driver().save_jobs(owner, rows).await
     }
 
-    /// Writes the end of a job to the journal, and then to the database as soon as that can be reached, by this process or
-    /// the next one with the journal.
+    /// Writes the end of a job to the journal, and then to the database as soon as that can be
+    /// reached, by this process or the next one with the journal.
     ///
-    /// No lease is needed. A job that others queued again or took over is theirs; one that they ended because its owner
-    /// was gone gets this end.
+    /// No lease is needed. A job that others queued again or took over is theirs; one that they
+    /// ended because its owner was gone gets this end.
     pub async fn end_job_later(&self, end: EndedJob) {
         self.end_later(CallEnd::Job(Box::new(end))).await;
     }
@@ -162,18 +169,31 @@ impl System {
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn jobs(&self, filter: JobFilter, limit: usize, now: Timestamp) -> Result<Vec<JobRow>> {
+    pub async fn jobs(
+        &self,
+        filter: JobFilter,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<JobRow>> {
         self.driver().jobs(filter, limit, now).await
     }
 
     /// Requests the end of a job; returns whether it exists and has not ended.
     ///
-    /// Its owner finds the request with [`System::jobs_to_cancel`]. A job that waits for any replica ends at once.
+    /// Its owner finds the request with [`System::jobs_to_cancel`]. A job that waits for any
+    /// replica ends at once.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn ask_to_cancel_job(&self, id: &str, now: Timestamp, expires_at: Timestamp) -> Result<bool> {
-        self.driver().ask_to_cancel_job(id.to_owned(), now, expires_at).await
+    pub async fn ask_to_cancel_job(
+        &self,
+        id: &str,
+        now: Timestamp,
+        expires_at: Timestamp,
+    ) -> Result<bool> {
+        self.driver()
+            .ask_to_cancel_job(id.to_owned(), now, expires_at)
+            .await
     }
 
     /// Returns the ids of an owner's unfinished jobs with a cancel request.
@@ -184,24 +204,36 @@ impl System {
         self.driver().jobs_to_cancel(owner.to_owned()).await
     }
 
-    /// Takes the jobs of replicas that are gone: those that may run again are queued, the others end as `failed`.
+    /// Takes the jobs of replicas that are gone: those that may run again are queued, the others
+    /// end as `failed`.
     ///
-    /// A job that no replica took until it expired ends too. In SQLite an owner whose lock cannot be read counts as alive.
-    /// Creates no database.
+    /// A job that no replica took until it expired ends too. In SQLite an owner whose lock cannot
+    /// be read counts as alive. Creates no database.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn end_lost_jobs(&self, errors: &LostErrors, now: Timestamp, expires_at: Timestamp) -> Result<LostJobs> {
-        self.driver().end_lost_jobs(errors.clone(), now, expires_at).await
+    pub async fn end_lost_jobs(
+        &self,
+        errors: &LostErrors,
+        now: Timestamp,
+        expires_at: Timestamp,
+    ) -> Result<LostJobs> {
+        self.driver()
+            .end_lost_jobs(errors.clone(), now, expires_at)
+            .await
     }
 
-    /// Deletes the ended jobs of a caller. Returns how many it deleted, and how many have not ended.
+    /// Deletes the ended jobs of a caller. Returns how many it deleted, and how many have not
+    /// ended.
     ///
-    /// Creates no database. SQLite overwrites the bytes, and empties the log unless a reader prevents it.
+    /// Creates no database. SQLite overwrites the bytes, and empties the log unless a reader
+    /// prevents it.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn forget_ended_jobs(&self, tenant: &str, subject: &str) -> Result<(u64, u64)> {
-        self.driver().forget_ended_jobs(tenant.to_owned(), subject.to_owned()).await
+        self.driver()
+            .forget_ended_jobs(tenant.to_owned(), subject.to_owned())
+            .await
     }
 }

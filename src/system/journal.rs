@@ -1,8 +1,9 @@
 //! Journal: what was promised and a database has not done yet, in a file of this machine.
 //!
-//! A database can be away for minutes, and the process can end meanwhile. What it owes then (a purge, the end of a call) is
-//! written here before the answer leaves, and removed when it is done. Any process with the file finishes it: entries are
-//! work that does no harm when it is done twice. The first entry creates the file.
+//! A database can be away for minutes, and the process can end meanwhile. What it owes then (a
+//! purge, the end of a call) is written here before the answer leaves, and removed when it is done.
+//! Any process with the file finishes it: entries are work that does no harm when it is done twice.
+//! The first entry creates the file.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,7 +43,10 @@ impl Journal {
     /// Returns the journal in a file, without touching it. Entries are sealed with `ring`.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>, busy_timeout: Duration, ring: Option<KeyRing>) -> Self {
-        Self { file: LocalFile::new(path.into(), busy_timeout, &MIGRATIONS), ring }
+        Self {
+            file: LocalFile::new(path.into(), busy_timeout, &MIGRATIONS),
+            ring,
+        }
     }
 
     /// Returns whether there is a file, so that there may be entries.
@@ -61,7 +65,8 @@ impl Journal {
             None => entry.to_vec(),
         };
         let added = self.file.write(move |db| {
-            db.prepare_cached("INSERT INTO journal (kind, entry) VALUES (?1, ?2)")?.execute((kind, entry))?;
+            db.prepare_cached("INSERT INTO journal (kind, entry) VALUES (?1, ?2)")?
+                .execute((kind, entry))?;
             Ok(db.last_insert_rowid())
         });
         added.await
@@ -73,19 +78,25 @@ impl Journal {
     /// `Unavailable`, `Corrupt`.
     pub async fn entries(&self, kind: &'static str) -> Result<Vec<JournalEntry>> {
         let rows = self.file.read(move |db| {
-            let mut statement = db.prepare_cached("SELECT id, entry FROM journal WHERE kind = ?1 ORDER BY id")?;
+            let mut statement =
+                db.prepare_cached("SELECT id, entry FROM journal WHERE kind = ?1 ORDER BY id")?;
             let rows = statement.query_map([kind], |row| Ok((row.get(0)?, row.get(1)?)))?;
             Ok(rows.collect::<rusqlite::Result<Vec<(i64, Vec<u8>)>>>()?)
         });
         let open = |entry: Vec<u8>| match &self.ring {
-            Some(ring) => ring.open_blob(&whole(), PURPOSE, kind.as_bytes(), &entry).ok(),
+            Some(ring) => ring
+                .open_blob(&whole(), PURPOSE, kind.as_bytes(), &entry)
+                .ok(),
             None => Some(entry),
         };
         Ok(rows
             .await?
             .unwrap_or_default()
             .into_iter()
-            .map(|(id, entry)| JournalEntry { id, entry: open(entry) })
+            .map(|(id, entry)| JournalEntry {
+                id,
+                entry: open(entry),
+            })
             .collect())
     }
 
@@ -95,7 +106,8 @@ impl Journal {
     /// `Unavailable`, `Corrupt`.
     pub async fn remove(&self, id: i64) -> Result<()> {
         let removed = self.file.read(move |db| {
-            db.prepare_cached("DELETE FROM journal WHERE id = ?1")?.execute([id])?;
+            db.prepare_cached("DELETE FROM journal WHERE id = ?1")?
+                .execute([id])?;
             Ok(())
         });
         removed.await.map(drop)
@@ -122,15 +134,24 @@ mod tests {
         assert!(first.entries("purge").await.unwrap().is_empty());
         first.remove(7).await.unwrap();
         assert!(!path.exists(), "reading creates nothing");
-        let ids = [first.add("purge", b"canary one").await.unwrap(), first.add("purge", b"canary two").await.unwrap()];
+        let ids = [
+            first.add("purge", b"canary one").await.unwrap(),
+            first.add("purge", b"canary two").await.unwrap(),
+        ];
         first.add("end", b"canary three").await.unwrap();
         drop(first);
 
         let second = journal(Some(keyring()));
         let entries = second.entries("purge").await.unwrap();
-        let texts: Vec<_> = entries.iter().map(|entry| entry.entry.as_deref().unwrap()).collect();
+        let texts: Vec<_> = entries
+            .iter()
+            .map(|entry| entry.entry.as_deref().unwrap())
+            .collect();
         assert_eq!(texts, [b"canary one", b"canary two"]);
-        assert_eq!(entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), ids);
+        assert_eq!(
+            entries.iter().map(|entry| entry.id).collect::<Vec<_>>(),
+            ids
+        );
         for file in std::fs::read_dir(folder.path()).unwrap() {
             let bytes = std::fs::read(file.unwrap().path()).unwrap();
             assert!(!bytes.windows(6).any(|part| part == b"canary"));

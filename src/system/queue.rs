@@ -1,7 +1,8 @@
 //! The queue of jobs that any replica may run: PostgreSQL has one, SQLite does not.
 //!
-//! A job waits without an owner, with its sealed call. A replica that has room claims it and is its owner from then on.
-//! Claims are fair: callers with the fewest running jobs come first, and the limit of a caller holds over all replicas.
+//! A job waits without an owner, with its sealed call. A replica that has room claims it and is its
+//! owner from then on. Claims are fair: callers with the fewest running jobs come first, and the
+//! limit of a caller holds over all replicas.
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use crate::system::System;
 /// A call that any replica may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedCall {
-    /// What a replica needs to run it. Only replicas that name the same text in [`Claim::labels`] get it.
+    /// What a replica needs to run it. Only replicas that name the same text in [`Claim::labels`]
+    /// get it.
     pub label: String,
     /// The call, sealed by the one who stores it.
     pub sealed: Vec<u8>,
@@ -86,13 +88,20 @@ impl System {
     ///
     /// # Errors
     /// `Invalid` if there is no queue; `Unavailable`, `Corrupt`.
-    pub async fn queue_job(&self, row: JobRow, call: QueuedCall, limits: JobLimits) -> Result<Accepted> {
+    pub async fn queue_job(
+        &self,
+        row: JobRow,
+        call: QueuedCall,
+        limits: JobLimits,
+    ) -> Result<Accepted> {
         self.driver().queue_job(row, call, limits).await
     }
 
-    /// Gives waiting jobs to a replica; none if it is no longer known as alive. If nothing waits, this is one cheap read.
+    /// Gives waiting jobs to a replica; none if it is no longer known as alive. If nothing waits,
+    /// this is one cheap read.
     ///
-    /// After an error the replica may own jobs without knowing it: they have to be returned ([`System::return_claims`]).
+    /// After an error the replica may own jobs without knowing it: they have to be returned
+    /// ([`System::return_claims`]).
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -100,10 +109,11 @@ impl System {
         self.driver().claim_jobs(claim).await
     }
 
-    /// Queues running jobs of a replica again, each with its last revision, to wait until `expires_at` at most.
+    /// Queues running jobs of a replica again, each with its last revision, to wait until
+    /// `expires_at` at most.
     ///
-    /// Returns the ids of those that wait now. The others may not run again, or somebody wants them to end. If the replica
-    /// is no longer known as alive, nothing changes.
+    /// Returns the ids of those that wait now. The others may not run again, or somebody wants them
+    /// to end. If the replica is no longer known as alive, nothing changes.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -119,9 +129,11 @@ impl System {
         self.driver().release_jobs(owner, jobs, expires_at).await
     }
 
-    /// Queues the jobs of claims again whose answers were lost: none of them has begun. Returns how many there were.
+    /// Queues the jobs of claims again whose answers were lost: none of them has begun. Returns how
+    /// many there were.
     ///
-    /// The claim itself may still be on its way in the database, so this has to be done again a while later.
+    /// The claim itself may still be on its way in the database, so this has to be done again a
+    /// while later.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.

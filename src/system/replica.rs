@@ -13,7 +13,8 @@ use crate::system::System;
 /// How soon joining is tried again.
 const JOIN_AGAIN: Duration = Duration::from_secs(5);
 
-/// The proof that a process is alive, in the way of its driver. It ends when it is dropped, or soon after that.
+/// The proof that a process is alive, in the way of its driver. It ends when it is dropped, or soon
+/// after that.
 #[async_trait]
 pub(crate) trait Lease: Debug + Send + Sync {
     /// Returns the id under which the process writes now.
@@ -29,11 +30,12 @@ pub(crate) trait Lease: Debug + Send + Sync {
     async fn end(&self) -> Result<()>;
 }
 
-/// This process as an owner of jobs and idempotency keys. Dropping it gives up all that has not ended.
+/// This process as an owner of jobs and idempotency keys. Dropping it gives up all that has not
+/// ended.
 ///
-/// In SQLite it is a locked file, which the kernel frees with the process. In PostgreSQL it is a row that is renewed
-/// every few seconds. A process that was frozen or cut off for longer gets a new id: what it still writes under the old
-/// one is refused.
+/// In SQLite it is a locked file, which the kernel frees with the process. In PostgreSQL it is a
+/// row that is renewed every few seconds. A process that was frozen or cut off for longer gets a
+/// new id: what it still writes under the old one is refused.
 #[derive(Debug)]
 pub struct Replica(Arc<dyn Lease>);
 
@@ -69,15 +71,20 @@ impl System {
         Ok(replica)
     }
 
-    /// Returns the number of servers that share this database and are alive: 1 if it is a file of this machine.
+    /// Returns the number of servers that share this database and are alive: 1 if it is a file of
+    /// this machine.
     ///
-    /// In PostgreSQL those count that have joined ([`System::replica`]), until they leave ([`System::leave`]), or 20 seconds
-    /// after they were last heard of.
+    /// In PostgreSQL those count that have joined ([`System::replica`]), until they leave
+    /// ([`System::leave`]), or 20 seconds after they were last heard of.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn live_replicas(&self) -> Result<u64> {
-        Ok(self.driver().live_replicas().await?.map_or(1, |live| live.max(1)))
+        Ok(self
+            .driver()
+            .live_replicas()
+            .await?
+            .map_or(1, |live| live.max(1)))
     }
 
     /// Leaves, as the last act of a process: others need not wait until its lease has run out.
@@ -94,7 +101,8 @@ impl System {
         }
     }
 
-    /// Joins if servers of many machines share this database, and stays so until the future is dropped.
+    /// Joins if servers of many machines share this database, and stays so until the future is
+    /// dropped.
     ///
     /// If the database is not available, it tries again.
     pub async fn stay_joined(&self) {
@@ -104,7 +112,9 @@ impl System {
         loop {
             match self.replica().await {
                 Ok(_joined) => std::future::pending().await,
-                Err(error) => tracing::warn!(%error, "this server could not join the others; it is tried again"),
+                Err(error) => {
+                    tracing::warn!(%error, "this server could not join the others; it is tried again")
+                }
             }
             tokio::time::sleep(JOIN_AGAIN).await;
         }

@@ -34,7 +34,8 @@ pub struct DueRun {
 pub enum Scheduled {
     /// The job was written.
     Added,
-    /// The pack has no earlier due time, so this one is only noted: schedules do not begin with a run that was missed.
+    /// The pack has no earlier due time, so this one is only noted: schedules do not begin with a
+    /// run that was missed.
     First,
     /// This due time, or a later one, was taken before.
     Taken,

@@ -27,7 +27,11 @@ impl System {
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn add_statistics(&self, rows: Vec<Statistic>, oldest: Vec<(u32, i64)>) -> Result<()> {
+    pub async fn add_statistics(
+        &self,
+        rows: Vec<Statistic>,
+        oldest: Vec<(u32, i64)>,
+    ) -> Result<()> {
         self.driver().add_statistics(rows, oldest).await
     }
 

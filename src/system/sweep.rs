@@ -8,10 +8,11 @@ use crate::system::{System, before};
 use crate::{schedules, tokens, vault};
 
 impl System {
-    /// Deletes expired keys, jobs, vault uses, API tokens and runs of schedules, and returns how many rows.
+    /// Deletes expired keys, jobs, vault uses, API tokens and runs of schedules, and returns how
+    /// many rows.
     ///
-    /// Vault uses are kept for [`vault::USES_KEPT`], ended tokens for [`tokens::TOKENS_KEPT`], runs of
-    /// schedules for [`schedules::RUNS_KEPT`]. Creates no database.
+    /// Vault uses are kept for [`vault::USES_KEPT`], ended tokens for [`tokens::TOKENS_KEPT`], runs
+    /// of schedules for [`schedules::RUNS_KEPT`]. Creates no database.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.

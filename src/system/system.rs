@@ -30,8 +30,8 @@ struct Shared {
 }
 
 impl System {
-    /// Returns the SQLite database at a path, without touching the file. It waits for another process's lock for the
-    /// default of [`Config::busy_timeout`].
+    /// Returns the SQLite database at a path, without touching the file. It waits for another
+    /// process's lock for the default of [`Config::busy_timeout`].
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self::file(path, Config::default().busy_timeout)
@@ -43,7 +43,8 @@ impl System {
         Self::of(Box::new(Sqlite::at(path.into(), busy_timeout)))
     }
 
-    /// Returns the tables in a PostgreSQL database, without connecting. Several processes share them.
+    /// Returns the tables in a PostgreSQL database, without connecting. Several processes share
+    /// them.
     ///
     /// The first write creates them. Of the configuration, only what concerns connections counts.
     ///
@@ -63,7 +64,8 @@ impl System {
         }))
     }
 
-    /// Seals API tokens with the memory key from now on, and accepts no others. A second call changes nothing.
+    /// Seals API tokens with the memory key from now on, and accepts no others. A second call
+    /// changes nothing.
     #[must_use]
     pub fn with_keys(self, ring: Option<KeyRing>) -> Self {
         if let Some(ring) = ring {
@@ -89,7 +91,8 @@ impl System {
         self.0.tokens.get()
     }
 
-    /// Returns the location: the path of the file, or the URL without user, password and parameters.
+    /// Returns the location: the path of the file, or the URL without user, password and
+    /// parameters.
     #[must_use]
     pub fn location(&self) -> String {
         self.0.driver.location()
@@ -116,11 +119,16 @@ impl System {
 ///
 /// # Errors
 /// `Unavailable` if the work panics, and what `work` returns.
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(StoreError::unavailable)?
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(StoreError::unavailable)?
 }
 
 /// Returns the time `kept` before now, in microseconds.
 pub(crate) fn before(now: Timestamp, kept: Duration) -> i64 {
-    now.micros().saturating_sub(i64::try_from(kept.as_micros()).unwrap_or(i64::MAX))
+    now.micros()
+        .saturating_sub(i64::try_from(kept.as_micros()).unwrap_or(i64::MAX))
 }

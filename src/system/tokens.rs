@@ -1,8 +1,9 @@
-//! API tokens: their text form, and their rows. A row holds a digest, from which no token can be made.
+//! API tokens: their text form, and their rows. A row holds a digest, from which no token can be
+//! made.
 //!
-//! A token is `hd_<id>_<secret><check>` in lower case hex: 8 bytes of `id`, which lists may show; 32 bytes of
-//! `secret`; and the first 4 bytes of the SHA-256 of all text before them, so that a leak scanner recognises real
-//! tokens, and a mistyped token costs no query.
+//! A token is `hd_<id>_<secret><check>` in lower case hex: 8 bytes of `id`, which lists may show;
+//! 32 bytes of `secret`; and the first 4 bytes of the SHA-256 of all text before them, so that a
+//! leak scanner recognises real tokens, and a mistyped token costs no query.
 
 mod seal;
 
@@ -34,13 +35,16 @@ pub const USED_EVERY: Duration = Duration::from_secs(60);
 /// How long a token stays in lists after it was revoked or expired.
 pub const TOKENS_KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// Word in the scope of a browser's token: it is good for the pages only. No permission has this name.
+/// Word in the scope of a browser's token: it is good for the pages only. No permission has this
+/// name.
 pub const PAGES: &str = "ui";
 
-/// Word in the scope of a browser's token whose person signed in with a JSON Web Token. No permission has this name.
+/// Word in the scope of a browser's token whose person signed in with a JSON Web Token. No
+/// permission has this name.
 pub const OF_JWT: &str = "jwt";
 
-/// Word in the scope of a sign-in link: it is exchanged once for a browser's token. No permission has this name.
+/// Word in the scope of a sign-in link: it is exchanged once for a browser's token. No permission
+/// has this name.
 pub const LINK: &str = "link";
 
 /// Lifetime of a sign-in link.
@@ -64,7 +68,8 @@ pub struct NewToken {
     pub created_at: Timestamp,
     /// When it expires; `None` = never.
     pub expires_at: Option<Timestamp>,
-    /// Ids of the tokens that it descends from, the one that makes it last. It ends with each of them.
+    /// Ids of the tokens that it descends from, the one that makes it last. It ends with each of
+    /// them.
     pub ancestors: Vec<String>,
 }
 
@@ -103,7 +108,9 @@ impl ApiToken {
     /// Returns whether its scope has a word, which need not be a permission.
     #[must_use]
     pub fn has_word(&self, word: &str) -> bool {
-        self.scope.split_ascii_whitespace().any(|known| known == word)
+        self.scope
+            .split_ascii_whitespace()
+            .any(|known| known == word)
     }
 }
 
@@ -128,11 +135,19 @@ impl TokenQuery {
     /// Returns a query for all tokens of a reach.
     #[must_use]
     pub const fn new(reach: TokenReach, limit: usize) -> Self {
-        Self { reach, tenant: None, subject: None, live_at: None, after: None, limit }
+        Self {
+            reach,
+            tenant: None,
+            subject: None,
+            live_at: None,
+            after: None,
+            limit,
+        }
     }
 }
 
-/// A well-formed token, as presented by a client. Nothing is proven: anybody can write one with a known id.
+/// A well-formed token, as presented by a client. Nothing is proven: anybody can write one with a
+/// known id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PresentedToken<'a> {
     pub(crate) id: &'a str,
@@ -144,12 +159,22 @@ impl<'a> PresentedToken<'a> {
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Self> {
         let (id, rest) = text.strip_prefix(PREFIX)?.split_once('_')?;
-        let hex_digits = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        if id.len() != ID_DIGITS || rest.len() != SECRET_DIGITS + CHECK_DIGITS || !hex_digits(id) || !hex_digits(rest) {
+        let hex_digits = |text: &str| {
+            text.bytes()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        if id.len() != ID_DIGITS
+            || rest.len() != SECRET_DIGITS + CHECK_DIGITS
+            || !hex_digits(id)
+            || !hex_digits(rest)
+        {
             return None;
         }
         let (secret, check) = rest.split_at(SECRET_DIGITS);
-        (check_of(&text[..text.len() - CHECK_DIGITS]) == check).then(|| Self { id, digest: digest_of(secret) })
+        (check_of(&text[..text.len() - CHECK_DIGITS]) == check).then(|| Self {
+            id,
+            digest: digest_of(secret),
+        })
     }
 }
 
@@ -180,11 +205,15 @@ impl TokenReach {
     /// Reach of an operator: all tokens.
     #[must_use]
     pub const fn all() -> Self {
-        Self { caller: None, family: None }
+        Self {
+            caller: None,
+            family: None,
+        }
     }
 
-    /// Reach of a caller: an administrator's is all tokens; that of an API token is itself and what descends from it, and
-    /// so is that of a browser that was signed in with it; that of any other caller is the tokens of its user.
+    /// Reach of a caller: an administrator's is all tokens; that of an API token is itself and what
+    /// descends from it, and so is that of a browser that was signed in with it; that of any other
+    /// caller is the tokens of its user.
     #[must_use]
     pub fn of(caller: &Caller) -> Self {
         if caller.permissions.allow(&Permission::Admin) {
@@ -198,7 +227,13 @@ impl TokenReach {
             },
             Credential::None | Credential::Jwt { .. } => None,
         };
-        Self { caller: Some((caller.identity.tenant().to_owned(), caller.identity.user().to_owned())), family }
+        Self {
+            caller: Some((
+                caller.identity.tenant().to_owned(),
+                caller.identity.user().to_owned(),
+            )),
+            family,
+        }
     }
 }
 
@@ -231,16 +266,24 @@ impl System {
     /// It ends with each of its ancestors: it is revoked with them.
     ///
     /// # Errors
-    /// `Invalid` if an ancestor has ended or expires earlier, or if they are more than [`MAX_ANCESTORS`]; `Unavailable`,
-    /// `Corrupt`.
+    /// `Invalid` if an ancestor has ended or expires earlier, or if they are more than
+    /// [`MAX_ANCESTORS`]; `Unavailable`, `Corrupt`.
     pub async fn create_token(&self, new: NewToken) -> Result<(ApiToken, Secret)> {
         if new.ancestors.len() > MAX_ANCESTORS {
-            return Err(StoreError::Invalid("a token descends from at most 8 others"));
+            return Err(StoreError::Invalid(
+                "a token descends from at most 8 others",
+            ));
         }
         let (mut id, random) = (random()?, random()?);
         id.truncate(ID_DIGITS);
         // No text in PostgreSQL can hold it, and the seal binds what is stored.
-        let clean = |text: String| if text.contains('\0') { text.replace('\0', "\u{FFFD}") } else { text };
+        let clean = |text: String| {
+            if text.contains('\0') {
+                text.replace('\0', "\u{FFFD}")
+            } else {
+                text
+            }
+        };
         let token = ApiToken {
             id: id.to_string(),
             name: clean(new.name),
@@ -258,30 +301,49 @@ impl System {
         text.push_str(&check);
         let digest = digest_of(&random);
         let seal = self.seal_of(&token, &digest).await?;
-        if !self.driver().insert_token(token.clone(), digest, seal).await? {
-            return Err(StoreError::Invalid("a token that makes another one must be valid as long as that one"));
+        if !self
+            .driver()
+            .insert_token(token.clone(), digest, seal)
+            .await?
+        {
+            return Err(StoreError::Invalid(
+                "a token that makes another one must be valid as long as that one",
+            ));
         }
         Ok((token, Secret::new(text.to_string())))
     }
 
     /// Returns the seal of a new token, if there is a memory key.
     async fn seal_of(&self, token: &ApiToken, digest: &[u8]) -> Result<Option<Vec<u8>>> {
-        let stored = self.driver().token_head().await?.and_then(|(_, sealed)| sealed);
+        let stored = self
+            .driver()
+            .token_head()
+            .await?
+            .and_then(|(_, sealed)| sealed);
         let Some(seal) = self.token_seal() else {
             return match stored {
                 None => Ok(None),
-                Some(_) => Err(StoreError::Invalid("tokens here are sealed with the memory key, and it is not set")),
+                Some(_) => Err(StoreError::Invalid(
+                    "tokens here are sealed with the memory key, and it is not set",
+                )),
             };
         };
         let stored = match stored {
             Some(stored) => stored,
             None => {
-                self.driver().first_token_head(seal.seal(&TokenHead::new()?, None)?).await?;
-                self.driver().token_head().await?.and_then(|(_, sealed)| sealed).unwrap_or_default()
+                self.driver()
+                    .first_token_head(seal.seal(&TokenHead::new()?, None)?)
+                    .await?;
+                self.driver()
+                    .token_head()
+                    .await?
+                    .and_then(|(_, sealed)| sealed)
+                    .unwrap_or_default()
             }
         };
-        let broken =
-            StoreError::Invalid("the head of the tokens does not open; `helmdeck token adopt` makes a new one");
+        let broken = StoreError::Invalid(
+            "the head of the tokens does not open; `helmdeck token adopt` makes a new one",
+        );
         let head = seal.open(&stored).ok_or(broken)?;
         seal.seal_row((&head, &stored), token, digest).map(Some)
     }
@@ -294,9 +356,12 @@ impl System {
         }
     }
 
-    /// Returns whether a row is a token: where there is a memory key, only one that was sealed with it and has not ended.
+    /// Returns whether a row is a token: where there is a memory key, only one that was sealed with
+    /// it and has not ended.
     async fn is_sealed(&self, row: &TokenRow) -> Result<bool> {
-        let Some(seal) = self.token_seal() else { return Ok(true) };
+        let Some(seal) = self.token_seal() else {
+            return Ok(true);
+        };
         let head = match seal.known(row.generation) {
             Some(head) => head,
             None => {
@@ -315,18 +380,26 @@ impl System {
         Ok(sealed)
     }
 
-    /// Returns the valid tokens that are refused because no seal proves them. Empty without a memory key.
+    /// Returns the valid tokens that are refused because no seal proves them. Empty without a
+    /// memory key.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn unsealed_tokens(&self, now: Timestamp) -> Result<Vec<ApiToken>> {
-        let Some(seal) = self.token_seal().cloned() else { return Ok(Vec::new()) };
+        let Some(seal) = self.token_seal().cloned() else {
+            return Ok(Vec::new());
+        };
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let look = move |sealed: Option<&[u8]>, rows: Vec<TokenRow>| {
             let head = sealed.and_then(|sealed| seal.open(sealed));
             // What has ended is not asked about: somebody put it back.
-            let counts = |row: &TokenRow| head.as_ref().is_some_and(|h| h.has_ended(&row.token) || seal.proves(h, row));
-            let unsealed = rows.into_iter().filter(|row| row.token.is_live(now) && !counts(row));
+            let counts = |row: &TokenRow| {
+                head.as_ref()
+                    .is_some_and(|h| h.has_ended(&row.token) || seal.proves(h, row))
+            };
+            let unsealed = rows
+                .into_iter()
+                .filter(|row| row.token.is_live(now) && !counts(row));
             // Nobody waits for it if the call was given up.
             let _ = sender.send(unsealed.map(|row| row.token).collect::<Vec<_>>());
             Ok(None)
@@ -335,8 +408,8 @@ impl System {
         Ok(receiver.await.unwrap_or_default())
     }
 
-    /// Seals tokens, because an operator says that they are genuine: they were made before there was a memory key, or the
-    /// head is lost. A token that is known to have ended stays so.
+    /// Seals tokens, because an operator says that they are genuine: they were made before there
+    /// was a memory key, or the head is lost. A token that is known to have ended stays so.
     ///
     /// # Errors
     /// `Invalid` without a memory key; `Unavailable`, `Corrupt`.
@@ -350,29 +423,47 @@ impl System {
             };
             head.end(&[], now);
             let sealed = seal.seal(&head, before)?;
-            let adopted = rows.iter().filter(|row| ids.contains(&row.token.id) && !head.has_ended(&row.token));
-            let row =
-                |row: &TokenRow| Ok((row.token.id.clone(), seal.seal_row((&head, &sealed), &row.token, &row.digest)?));
+            let adopted = rows
+                .iter()
+                .filter(|row| ids.contains(&row.token.id) && !head.has_ended(&row.token));
+            let row = |row: &TokenRow| {
+                Ok((
+                    row.token.id.clone(),
+                    seal.seal_row((&head, &sealed), &row.token, &row.digest)?,
+                ))
+            };
             let rows = adopted.map(row).collect::<Result<_>>()?;
             Ok(Some(TokenSeals { head: sealed, rows }))
         };
         self.driver().seal_tokens(Box::new(adopt)).await
     }
 
-    /// Seals all sealed tokens with the current memory key; returns how many there are. Others stay as they are.
+    /// Seals all sealed tokens with the current memory key; returns how many there are. Others stay
+    /// as they are.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn reseal_tokens(&self, now: Timestamp) -> Result<u64> {
-        let Some(seal) = self.token_seal().cloned() else { return Ok(0) };
+        let Some(seal) = self.token_seal().cloned() else {
+            return Ok(0);
+        };
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let reseal = move |sealed: Option<&[u8]>, rows: Vec<TokenRow>| {
-            let Some(mut head) = sealed.and_then(|sealed| seal.open(sealed)) else { return Ok(None) };
-            let rows: Vec<_> = rows.into_iter().filter(|row| seal.proves(&head, row)).collect();
+            let Some(mut head) = sealed.and_then(|sealed| seal.open(sealed)) else {
+                return Ok(None);
+            };
+            let rows: Vec<_> = rows
+                .into_iter()
+                .filter(|row| seal.proves(&head, row))
+                .collect();
             head.end(&[], now);
             let sealed = seal.seal(&head, None)?;
-            let row =
-                |row: TokenRow| Ok((row.token.id.clone(), seal.seal_row((&head, &sealed), &row.token, &row.digest)?));
+            let row = |row: TokenRow| {
+                Ok((
+                    row.token.id.clone(),
+                    seal.seal_row((&head, &sealed), &row.token, &row.digest)?,
+                ))
+            };
             let rows = rows.into_iter().map(row).collect::<Result<Vec<_>>>()?;
             let _ = sender.send(rows.len() as u64);
             Ok(Some(TokenSeals { head: sealed, rows }))
@@ -387,8 +478,13 @@ impl System {
     /// `Unavailable`, `Corrupt`.
     pub async fn prove_token(&self, presented: &PresentedToken<'_>) -> Result<Option<ProvenToken>> {
         let found = self.driver().token(presented.id.to_owned()).await?;
-        let Some(row) = found.filter(|row| same(&row.digest, &presented.digest)) else { return Ok(None) };
-        Ok(self.is_sealed(&row).await?.then_some(ProvenToken(row.token)))
+        let Some(row) = found.filter(|row| same(&row.digest, &presented.digest)) else {
+            return Ok(None);
+        };
+        Ok(self
+            .is_sealed(&row)
+            .await?
+            .then_some(ProvenToken(row.token)))
     }
 
     /// Returns when tokens made with a credential expire at the latest; `None` = never.
@@ -396,7 +492,9 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn latest_expiry(&self, credential: &Credential) -> Result<Option<Timestamp>> {
-        let Credential::Token(token) = credential else { return Ok(credential.expires_at()) };
+        let Credential::Token(token) = credential else {
+            return Ok(credential.expires_at());
+        };
         match (token.browser, token.ancestors.last()) {
             (Some(SignIn::Token), Some(parent)) => {
                 let parent = self.driver().token(parent.clone()).await?;
@@ -423,24 +521,30 @@ impl System {
         self.driver().token_page(query).await
     }
 
-    /// Revokes a token that is valid, as its only use; `false` if it is not valid, or was used before.
+    /// Revokes a token that is valid, as its only use; `false` if it is not valid, or was used
+    /// before.
     ///
     /// Of several callers at the same time, one gets `true`. Creates no database.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn use_up_token(&self, token: &ProvenToken, now: Timestamp) -> Result<bool> {
-        self.driver().use_up_token(token.id.clone(), now, self.next_head(now)).await
+        self.driver()
+            .use_up_token(token.id.clone(), now, self.next_head(now))
+            .await
     }
 
-    /// Revokes a token within a reach and all that descend from it; `false` if the reach has none of this id.
+    /// Revokes a token within a reach and all that descend from it; `false` if the reach has none
+    /// of this id.
     ///
     /// A second call keeps the first time. Creates no database.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn revoke_token(&self, id: &str, reach: &TokenReach, now: Timestamp) -> Result<bool> {
-        self.driver().revoke_token(id.to_owned(), reach.clone(), now, self.next_head(now)).await
+        self.driver()
+            .revoke_token(id.to_owned(), reach.clone(), now, self.next_head(now))
+            .await
     }
 
     /// Revokes a token, and all that descend from it, because its holder asked for it.
@@ -448,18 +552,32 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn give_up_token(&self, token: &ProvenToken, now: Timestamp) -> Result<bool> {
-        let itself = TokenReach { caller: None, family: Some(token.id.clone()) };
-        self.driver().revoke_token(token.id.clone(), itself, now, self.next_head(now)).await
+        let itself = TokenReach {
+            caller: None,
+            family: Some(token.id.clone()),
+        };
+        self.driver()
+            .revoke_token(token.id.clone(), itself, now, self.next_head(now))
+            .await
     }
 
-    /// Deletes the ended tokens of a caller, and returns how many are still valid. Creates no database.
+    /// Deletes the ended tokens of a caller, and returns how many are still valid. Creates no
+    /// database.
     ///
     /// SQLite overwrites the bytes, and empties the log unless a reader prevents it.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn forget_ended_tokens(&self, tenant: &str, subject: &str, now: Timestamp) -> Result<u64> {
-        let (_, live) = self.driver().forget_ended_tokens(tenant.to_owned(), subject.to_owned(), now).await?;
+    pub async fn forget_ended_tokens(
+        &self,
+        tenant: &str,
+        subject: &str,
+        now: Timestamp,
+    ) -> Result<u64> {
+        let (_, live) = self
+            .driver()
+            .forget_ended_tokens(tenant.to_owned(), subject.to_owned(), now)
+            .await?;
         Ok(live)
     }
 
@@ -468,13 +586,16 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn token_used(&self, id: &str, now: Timestamp) -> Result<()> {
-        self.driver().token_used(id.to_owned(), now, before(now, USED_EVERY)).await
+        self.driver()
+            .token_used(id.to_owned(), now, before(now, USED_EVERY))
+            .await
     }
 }
 
 /// Returns 32 random bytes in hex.
 fn random() -> Result<Zeroizing<String>> {
-    let bytes = Zeroizing::new(<[u8; SECRET_DIGITS / 2]>::try_generate().map_err(StoreError::unavailable)?);
+    let bytes =
+        Zeroizing::new(<[u8; SECRET_DIGITS / 2]>::try_generate().map_err(StoreError::unavailable)?);
     Ok(Zeroizing::new(hex(&*bytes)))
 }
 

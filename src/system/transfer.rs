@@ -1,7 +1,8 @@
 //! Copy of a whole system database into another one, of any driver.
 //!
-//! Rows are read in the order of their keys and replace those with the same key, so a copy that was stopped is simply run
-//! again. Afterwards both databases are read once more and compared row by row.
+//! Rows are read in the order of their keys and replace those with the same key, so a copy that was
+//! stopped is simply run again. Afterwards both databases are read once more and compared row by
+//! row.
 
 use std::cmp::Ordering;
 
@@ -62,7 +63,10 @@ pub(crate) struct Table {
     /// Its name in SQLite.
     pub(crate) sqlite: &'static str,
     /// Its name in PostgreSQL.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "one list of tables serves all builds"))]
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(dead_code, reason = "one list of tables serves all builds")
+    )]
     pub(crate) postgres: &'static str,
     /// Number of columns, from the first one, that are its key.
     pub(crate) keys: usize,
@@ -73,7 +77,11 @@ pub(crate) struct Table {
 impl Table {
     /// Returns how many rows are read and written at once.
     fn step(&self) -> usize {
-        if [KEYS, RESULTS].contains(&self.name) { LARGE_STEP } else { STEP }
+        if [KEYS, RESULTS].contains(&self.name) {
+            LARGE_STEP
+        } else {
+            STEP
+        }
     }
 }
 
@@ -89,7 +97,11 @@ pub(crate) const TABLES: &[Table] = &[
         sqlite: "cache_counters",
         postgres: "system_counters",
         keys: 2,
-        columns: &[("pack", Type::Text), ("name", Type::Text), ("value", Type::Int)],
+        columns: &[
+            ("pack", Type::Text),
+            ("name", Type::Text),
+            ("value", Type::Int),
+        ],
     },
     Table {
         name: "statistics",
@@ -145,7 +157,11 @@ pub(crate) const TABLES: &[Table] = &[
         sqlite: "token_state",
         postgres: "system_token_state",
         keys: 1,
-        columns: &[("one", Type::Int), ("generation", Type::Int), ("head", Type::Blob)],
+        columns: &[
+            ("one", Type::Int),
+            ("generation", Type::Int),
+            ("head", Type::Blob),
+        ],
     },
     Table {
         name: "credentials",
@@ -166,7 +182,12 @@ pub(crate) const TABLES: &[Table] = &[
         sqlite: "vault_state",
         postgres: "system_vault_state",
         keys: 1,
-        columns: &[("one", Type::Int), ("generation", Type::Int), ("key_id", Type::Text), ("head", Type::Blob)],
+        columns: &[
+            ("one", Type::Int),
+            ("generation", Type::Int),
+            ("key_id", Type::Text),
+            ("head", Type::Blob),
+        ],
     },
     Table {
         name: "uses of credentials",
@@ -219,7 +240,11 @@ pub(crate) const TABLES: &[Table] = &[
         sqlite: "schedule_runs",
         postgres: "system_schedule_runs",
         keys: 2,
-        columns: &[("pack", Type::Text), ("due_at", Type::Int), ("job", Type::Text)],
+        columns: &[
+            ("pack", Type::Text),
+            ("due_at", Type::Int),
+            ("job", Type::Text),
+        ],
     },
     Table {
         name: RESULTS,
@@ -234,7 +259,12 @@ pub(crate) const TABLES: &[Table] = &[
 #[async_trait]
 pub(crate) trait TableRows {
     /// Returns at most `limit` rows after a key, in the order of keys.
-    async fn rows(&self, table: &'static Table, after: Option<Row>, limit: usize) -> Result<Vec<Row>>;
+    async fn rows(
+        &self,
+        table: &'static Table,
+        after: Option<Row>,
+        limit: usize,
+    ) -> Result<Vec<Row>>;
 
     /// Writes rows; each replaces the one with its key.
     async fn put_rows(&self, table: &'static Table, rows: Vec<Row>) -> Result<()>;
@@ -254,12 +284,13 @@ pub struct Copied {
 impl System {
     /// Copies everything into another database, and compares both row by row afterwards.
     ///
-    /// The target must be empty or hold part of the same rows, as after a copy that was stopped. No process may use either
-    /// database meanwhile. Membership of processes is not copied: a key of a call that was running counts as lost there.
+    /// The target must be empty or hold part of the same rows, as after a copy that was stopped. No
+    /// process may use either database meanwhile. Membership of processes is not copied: a key of a
+    /// call that was running counts as lost there.
     ///
     /// # Errors
-    /// `Invalid` if a job has not ended, the target has rows of its own, or the comparison fails: then something still
-    /// writes. `Unavailable`, `Corrupt`.
+    /// `Invalid` if a job has not ended, the target has rows of its own, or the comparison fails:
+    /// then something still writes. `Unavailable`, `Corrupt`.
     pub async fn copy_to(&self, target: &Self) -> Result<Vec<Copied>> {
         for table in TABLES {
             let compared = compare(self, target, table).await?;
@@ -270,7 +301,9 @@ impl System {
             }
             // The state of the vault exists from the first moment.
             if compared.only_in_target > 0 {
-                return Err(StoreError::Invalid("the target has rows of its own; copy into an empty database"));
+                return Err(StoreError::Invalid(
+                    "the target has rows of its own; copy into an empty database",
+                ));
             }
         }
         for table in TABLES {
@@ -290,7 +323,11 @@ impl System {
                     "the copy differs; stop all programs that use either database, and repeat",
                 ));
             }
-            copied.push(Copied { table: table.name, rows: compared.rows, sha256: compared.sha256 });
+            copied.push(Copied {
+                table: table.name,
+                rows: compared.rows,
+                sha256: compared.sha256,
+            });
         }
         Ok(copied)
     }
@@ -310,13 +347,18 @@ async fn compare(source: &System, target: &System, table: &'static Table) -> Res
     let (mut one, mut other) = (here.next().await?, there.next().await?);
     let (mut rows, mut only_in_target, mut differs, mut open_jobs) = (0, 0, false, false);
     let mut hash = Sha256::new();
-    let ended_at = table.columns.iter().position(|(name, _)| *name == "ended_at");
+    let ended_at = table
+        .columns
+        .iter()
+        .position(|(name, _)| *name == "ended_at");
     loop {
         let order = match (&one, &other) {
             (None, None) => break,
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
-            (Some(one), Some(other)) => one[..table.keys].partial_cmp(&other[..table.keys]).unwrap_or(Ordering::Less),
+            (Some(one), Some(other)) => one[..table.keys]
+                .partial_cmp(&other[..table.keys])
+                .unwrap_or(Ordering::Less),
         };
         differs |= order != Ordering::Equal || one != other;
         if order != Ordering::Greater
@@ -335,7 +377,13 @@ async fn compare(source: &System, target: &System, table: &'static Table) -> Res
             }
         }
     }
-    Ok(Compared { rows, sha256: hex(&hash.finalize()), only_in_target, differs, open_jobs })
+    Ok(Compared {
+        rows,
+        sha256: hex(&hash.finalize()),
+        only_in_target,
+        differs,
+        open_jobs,
+    })
 }
 
 fn digest(hash: &mut Sha256, row: &Row) {
@@ -364,7 +412,13 @@ struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     fn new(system: &'a System, table: &'static Table) -> Self {
-        Self { system, table, ready: Vec::new().into_iter(), after: None, over: false }
+        Self {
+            system,
+            table,
+            ready: Vec::new().into_iter(),
+            after: None,
+            over: false,
+        }
     }
 
     async fn next(&mut self) -> Result<Option<Row>> {
@@ -374,7 +428,11 @@ impl<'a> Cursor<'a> {
         if self.over {
             return Ok(None);
         }
-        let rows = self.system.driver().rows(self.table, self.after.take(), self.table.step()).await?;
+        let rows = self
+            .system
+            .driver()
+            .rows(self.table, self.after.take(), self.table.step())
+            .await?;
         self.over = rows.len() < self.table.step();
         self.after = rows.last().map(|row| row[..self.table.keys].to_vec());
         self.ready = rows.into_iter();

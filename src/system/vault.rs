@@ -85,7 +85,8 @@ impl System {
         self.driver().vault_generation().await
     }
 
-    /// Returns the vault as it is at one moment: its state, and all rows by name. Creates no database.
+    /// Returns the vault as it is at one moment: its state, and all rows by name. Creates no
+    /// database.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -95,11 +96,13 @@ impl System {
 
     /// Changes the vault in one transaction.
     ///
-    /// `decide` gets state and rows, and returns the change and an answer. SQLite overwrites the bytes of deleted and
-    /// replaced rows. Without `make` a missing database stays missing, and `decide` is not called.
+    /// `decide` gets state and rows, and returns the change and an answer. SQLite overwrites the
+    /// bytes of deleted and replaced rows. Without `make` a missing database stays missing, and
+    /// `decide` is not called.
     ///
     /// # Errors
-    /// `Unavailable`, `Corrupt`. Then nothing was changed, unless the connection was lost in the middle.
+    /// `Unavailable`, `Corrupt`. Then nothing was changed, unless the connection was lost in the
+    /// middle.
     pub async fn change_vault<T: Send + 'static>(
         &self,
         make: bool,
@@ -139,7 +142,9 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn forget_vault_uses(&self, tenant: &str, subject: &str) -> Result<u64> {
-        self.driver().forget_vault_uses(tenant.to_owned(), subject.to_owned()).await
+        self.driver()
+            .forget_vault_uses(tenant.to_owned(), subject.to_owned())
+            .await
     }
 
     /// Returns the use log, of one credential or of all, the latest first. Creates no database.

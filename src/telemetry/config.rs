@@ -44,7 +44,8 @@ impl Protocol {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Base URL of the collector; `/v1/traces`, `/v1/metrics` and `/v1/logs` are added. Default empty: off.
+    /// Base URL of the collector; `/v1/traces`, `/v1/metrics` and `/v1/logs` are added. Default
+    /// empty: off.
     pub endpoint: String,
     /// Encoding. Default `http/protobuf`.
     pub protocol: Protocol,
@@ -105,20 +106,31 @@ impl Config {
     /// # Errors
     /// What it must be.
     pub(crate) fn base_url(&self) -> Result<Url, String> {
-        let form =
-            "endpoint must be an http or https address without a user or password, like \"http://127.0.0.1:4318\"";
+        let form = "endpoint must be an http or https address without a user or password, like \"http://127.0.0.1:4318\"";
         let url = Url::parse(&self.endpoint).map_err(|_| form.to_owned())?;
-        let plain = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
-        let bare = url.query().is_none() && url.fragment().is_none() && self.endpoint.len() <= MAX_URL_BYTES;
-        if plain && bare && url.has_host() { Ok(url) } else { Err(form.to_owned()) }
+        let plain = matches!(url.scheme(), "http" | "https")
+            && url.username().is_empty()
+            && url.password().is_none();
+        let bare = url.query().is_none()
+            && url.fragment().is_none()
+            && self.endpoint.len() <= MAX_URL_BYTES;
+        if plain && bare && url.has_host() {
+            Ok(url)
+        } else {
+            Err(form.to_owned())
+        }
     }
 }
 
-/// Returns the URL of one signal below the base (OTLP exporter specification, "Endpoint URLs for OTLP/HTTP").
+/// Returns the URL of one signal below the base (OTLP exporter specification, "Endpoint URLs for
+/// OTLP/HTTP").
 #[cfg(feature = "export")]
 pub(crate) fn signal_url(base: &Url, signal: &str) -> Url {
     let mut url = base.clone();
-    url.set_path(&format!("{}/v1/{signal}", base.path().trim_end_matches('/')));
+    url.set_path(&format!(
+        "{}/v1/{signal}",
+        base.path().trim_end_matches('/')
+    ));
     url
 }
 
@@ -128,13 +140,25 @@ mod tests {
 
     #[test]
     fn endpoints_are_plain_urls() {
-        let with = |endpoint: &str| Config { endpoint: endpoint.to_owned(), ..Config::default() };
+        let with = |endpoint: &str| Config {
+            endpoint: endpoint.to_owned(),
+            ..Config::default()
+        };
         for good in ["", "http://localhost:4318", "https://otlp.example/base/"] {
             assert_eq!(with(good).validate(), Ok(()), "{good}");
         }
-        for wrong in ["localhost:4318", "grpc://x", "http://u:canary@x", "http://x?a=b", "http://"] {
+        for wrong in [
+            "localhost:4318",
+            "grpc://x",
+            "http://u:canary@x",
+            "http://x?a=b",
+            "http://",
+        ] {
             let message = with(wrong).validate().unwrap_err();
-            assert!(message.contains("endpoint must be") && !message.contains("canary"), "{message}");
+            assert!(
+                message.contains("endpoint must be") && !message.contains("canary"),
+                "{message}"
+            );
         }
     }
 
@@ -142,7 +166,13 @@ mod tests {
     #[test]
     fn signals_are_below_the_base() {
         let url = |base: &str| signal_url(&Url::parse(base).unwrap(), "traces").to_string();
-        assert_eq!(url("http://localhost:4318"), "http://localhost:4318/v1/traces");
-        assert_eq!(url("https://otlp.example/base/"), "https://otlp.example/base/v1/traces");
+        assert_eq!(
+            url("http://localhost:4318"),
+            "http://localhost:4318/v1/traces"
+        );
+        assert_eq!(
+            url("https://otlp.example/base/"),
+            "https://otlp.example/base/v1/traces"
+        );
     }
 }

@@ -92,8 +92,14 @@ impl Telemetry {
         config.validate()?;
         let base = config.base_url()?;
         let (items, inbox) = mpsc::channel(QUEUE);
-        let queue = Queue { items, dropped: Arc::default() };
-        let attributes = resource.iter().map(|(name, value)| text_attribute(name, value)).collect();
+        let queue = Queue {
+            items,
+            dropped: Arc::default(),
+        };
+        let attributes = resource
+            .iter()
+            .map(|(name, value)| text_attribute(name, value))
+            .collect();
         let worker = Worker {
             egress: egress.reaching_only(&base, config.timeout),
             headers: header_map(headers, config.protocol)?,
@@ -106,7 +112,10 @@ impl Telemetry {
             base,
         };
         tokio::spawn(worker.run(inbox, config.interval, Box::new(metrics)));
-        Ok(Self { queue, sample_ratio: config.sample_ratio })
+        Ok(Self {
+            queue,
+            sample_ratio: config.sample_ratio,
+        })
     }
 
     /// Returns what starts spans.
@@ -139,9 +148,15 @@ fn header_map(headers: &[(String, String)], protocol: Protocol) -> Result<Header
         let wrong = || format!("the header {name:?} for the collector cannot be sent as it is");
         let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
         value.set_sensitive(true);
-        map.append(reqwest::header::HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?, value);
+        map.append(
+            reqwest::header::HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?,
+            value,
+        );
     }
-    map.insert(CONTENT_TYPE, HeaderValue::from_static(protocol.media_type()));
+    map.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static(protocol.media_type()),
+    );
     Ok(map)
 }
 
@@ -211,17 +226,23 @@ impl Worker {
             }
         }
         if !spans.is_empty() {
-            self.send("traces", &spans::request(&self.resource, &spans)).await;
+            self.send("traces", &spans::request(&self.resource, &spans))
+                .await;
         }
         if !records.is_empty() {
-            self.send("logs", &logs::request(&self.resource, &records)).await;
+            self.send("logs", &logs::request(&self.resource, &records))
+                .await;
         }
         flushed
     }
 
     async fn send_metrics(&mut self, text: String) {
-        let window = Window { start: self.started, now: SystemTime::now() };
-        self.send("metrics", &metrics::request(&self.resource, &text, window)).await;
+        let window = Window {
+            start: self.started,
+            now: SystemTime::now(),
+        };
+        self.send("metrics", &metrics::request(&self.resource, &text, window))
+            .await;
     }
 
     /// Sends one request, with repetitions, and logs the first failure and the recovery.
@@ -229,12 +250,19 @@ impl Worker {
         let sent = self.attempts(signal, message).await;
         let dropped = self.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
-            tracing::warn!(dropped, "spans and log records were lost: the queue of the export was full");
+            tracing::warn!(
+                dropped,
+                "spans and log records were lost: the queue of the export was full"
+            );
         }
         match &sent {
             Ok(()) if self.failing => tracing::info!("the collector takes telemetry again"),
             Err(why) if !self.failing => {
-                tracing::warn!(signal, why, "the collector took no telemetry; until it does, telemetry is lost");
+                tracing::warn!(
+                    signal,
+                    why,
+                    "the collector took no telemetry; until it does, telemetry is lost"
+                );
             }
             _ => {}
         }
@@ -246,14 +274,20 @@ impl Worker {
             Protocol::Protobuf => message.to_protobuf(),
             Protocol::Json => message.to_json().to_string().into_bytes(),
         };
-        let client = self.egress.single_step_client().await.map_err(|error| error.to_string())?;
+        let client = self
+            .egress
+            .single_step_client()
+            .await
+            .map_err(|error| error.to_string())?;
         let (url, mut wait) = (signal_url(&self.base, signal), REPEAT_WAIT);
         for attempt in 0.. {
             let (why, asked) = match self.once(&client, &url, body.clone()).await {
                 Ok(()) => return Ok(()),
                 Err(refusal) => refusal,
             };
-            let Some(asked) = asked.filter(|_| attempt < MAX_REPEATS) else { return Err(why) };
+            let Some(asked) = asked.filter(|_| attempt < MAX_REPEATS) else {
+                return Err(why);
+            };
             tokio::time::sleep(asked.unwrap_or(wait).min(MAX_WAIT)).await;
             wait *= 2;
         }
@@ -262,12 +296,25 @@ impl Worker {
 
     /// Sends one request once.
     ///
-    /// The error says why, and after which wait a repetition may help: `None` = it would not help, `Some(None)` = as we
-    /// like (OTLP specification, "Retryable response codes").
-    async fn once(&self, client: &Client, url: &Url, body: Vec<u8>) -> Result<(), (String, Option<Option<Duration>>)> {
-        let request = client.post(url.clone()).headers(self.headers.clone()).timeout(self.timeout).body(body);
+    /// The error says why, and after which wait a repetition may help: `None` = it would not help,
+    /// `Some(None)` = as we like (OTLP specification, "Retryable response codes").
+    async fn once(
+        &self,
+        client: &Client,
+        url: &Url,
+        body: Vec<u8>,
+    ) -> Result<(), (String, Option<Option<Duration>>)> {
+        let request = client
+            .post(url.clone())
+            .headers(self.headers.clone())
+            .timeout(self.timeout)
+            .body(body);
         let response = request.send().await.map_err(|error| {
-            let why = if error.is_timeout() { "no answer in time" } else { "it cannot be reached" };
+            let why = if error.is_timeout() {
+                "no answer in time"
+            } else {
+                "it cannot be reached"
+            };
             (why.to_owned(), Some(None))
         })?;
         let status = response.status();

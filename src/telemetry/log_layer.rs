@@ -14,7 +14,8 @@ use tracing_subscriber::layer::Context;
 use crate::exporter::Queue;
 use crate::logs::LogRecord;
 
-/// Prefix of the targets that are not exported: what the export itself logs would be exported forever.
+/// Prefix of the targets that are not exported: what the export itself logs would be exported
+/// forever.
 const OWN: &str = "helmdeck_telemetry";
 
 /// Layer that exports log records, once it is connected. Clones are one layer.

@@ -22,14 +22,23 @@ pub(crate) struct LogRecord {
 
 /// Returns the request that exports these records.
 pub(crate) fn request(resource: &Message, records: &[LogRecord]) -> Message {
-    let scope =
-        Message::default().message(1, "scope", scope()).messages(2, "logRecords", records.iter().map(record).collect());
-    let resource = Message::default().message(1, "resource", resource.clone()).messages(2, "scopeLogs", vec![scope]);
+    let scope = Message::default().message(1, "scope", scope()).messages(
+        2,
+        "logRecords",
+        records.iter().map(record).collect(),
+    );
+    let resource = Message::default()
+        .message(1, "resource", resource.clone())
+        .messages(2, "scopeLogs", vec![scope]);
     Message::default().messages(1, "resourceLogs", vec![resource])
 }
 
 fn record(log: &LogRecord) -> Message {
-    let mut attributes: Vec<Message> = log.fields.iter().map(|(name, value)| attribute(name, value)).collect();
+    let mut attributes: Vec<Message> = log
+        .fields
+        .iter()
+        .map(|(name, value)| attribute(name, value))
+        .collect();
     attributes.push(text_attribute("log.target", &log.target));
     if let Some(id) = &log.correlation.request_id {
         attributes.push(text_attribute("helmdeck.request_id", &id.to_string()));
@@ -39,7 +48,11 @@ fn record(log: &LogRecord) -> Message {
         .fixed64(1, "timeUnixNano", at)
         .small(2, "severityNumber", severity(log.level))
         .text(3, "severityText", log.level.as_str())
-        .message(5, "body", Message::default().text(1, "stringValue", log.message.as_str()))
+        .message(
+            5,
+            "body",
+            Message::default().text(1, "stringValue", log.message.as_str()),
+        )
         .messages(6, "attributes", attributes)
         .fixed64(11, "observedTimeUnixNano", at);
     if let Some(trace) = &log.correlation.trace {

@@ -1,6 +1,8 @@
-//! Messages of OTLP, written as binary protobuf or as JSON (proto3 JSON with the exceptions of OTLP).
+//! Messages of OTLP, written as binary protobuf or as JSON (proto3 JSON with the exceptions of
+//! OTLP).
 //!
-//! Numbers and names of the fields are those of `opentelemetry/proto`. An absent field has its default.
+//! Numbers and names of the fields are those of `opentelemetry/proto`. An absent field has its
+//! default.
 
 use serde_json::{Map, Value as JsonValue};
 
@@ -33,7 +35,11 @@ enum Field {
 impl Message {
     pub(crate) fn text(self, number: u32, name: &'static str, value: impl Into<String>) -> Self {
         let value = value.into();
-        if value.is_empty() { self } else { self.with(number, name, Field::Text(value)) }
+        if value.is_empty() {
+            self
+        } else {
+            self.with(number, name, Field::Text(value))
+        }
     }
 
     /// Adds an id; in JSON it is hexadecimal, not base64.
@@ -99,7 +105,10 @@ impl Message {
     /// Returns the message as JSON.
     pub(crate) fn to_json(&self) -> JsonValue {
         JsonValue::Object(
-            self.0.iter().map(|(_, name, field)| ((*name).to_owned(), field.to_json())).collect::<Map<_, _>>(),
+            self.0
+                .iter()
+                .map(|(_, name, field)| ((*name).to_owned(), field.to_json()))
+                .collect::<Map<_, _>>(),
         )
     }
 }
@@ -137,10 +146,24 @@ impl Field {
                 }
             }
             Self::AllFixed64(values) => {
-                write_bytes(number, &values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>(), out);
+                write_bytes(
+                    number,
+                    &values
+                        .iter()
+                        .flat_map(|value| value.to_le_bytes())
+                        .collect::<Vec<u8>>(),
+                    out,
+                );
             }
             Self::Doubles(values) => {
-                write_bytes(number, &values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>(), out);
+                write_bytes(
+                    number,
+                    &values
+                        .iter()
+                        .flat_map(|value| value.to_le_bytes())
+                        .collect::<Vec<u8>>(),
+                    out,
+                );
             }
         }
     }
@@ -157,7 +180,10 @@ impl Field {
             Self::Double(value) => double(*value),
             Self::Message(message) => message.to_json(),
             Self::Messages(messages) => messages.iter().map(Message::to_json).collect(),
-            Self::AllFixed64(values) => values.iter().map(|value| JsonValue::from(value.to_string())).collect(),
+            Self::AllFixed64(values) => values
+                .iter()
+                .map(|value| JsonValue::from(value.to_string()))
+                .collect(),
             Self::Doubles(values) => values.iter().map(|value| double(*value)).collect(),
         }
     }
@@ -168,7 +194,11 @@ fn double(value: f64) -> JsonValue {
     if value.is_nan() {
         "NaN".into()
     } else if value.is_infinite() {
-        if value > 0.0 { "Infinity".into() } else { "-Infinity".into() }
+        if value > 0.0 {
+            "Infinity".into()
+        } else {
+            "-Infinity".into()
+        }
     } else {
         value.into()
     }
@@ -204,15 +234,34 @@ mod tests {
     /// The examples of the encoding guide.
     #[test]
     fn protobuf_is_written_as_the_guide_says() {
-        assert_eq!(Message::default().small(1, "a", 150).to_protobuf(), [0x08, 0x96, 0x01]);
+        assert_eq!(
+            Message::default().small(1, "a", 150).to_protobuf(),
+            [0x08, 0x96, 0x01]
+        );
         let text = Message::default().text(2, "b", "testing");
-        assert_eq!(text.to_protobuf(), [0x12, 0x07, 0x74, 0x65, 0x73, 0x74, 0x69, 0x6e, 0x67]);
+        assert_eq!(
+            text.to_protobuf(),
+            [0x12, 0x07, 0x74, 0x65, 0x73, 0x74, 0x69, 0x6e, 0x67]
+        );
         let inner = Message::default().small(1, "a", 150);
-        assert_eq!(Message::default().message(3, "c", inner).to_protobuf(), [0x1a, 0x03, 0x08, 0x96, 0x01]);
+        assert_eq!(
+            Message::default().message(3, "c", inner).to_protobuf(),
+            [0x1a, 0x03, 0x08, 0x96, 0x01]
+        );
         let negative = Message::default().integer(1, "a", -2).to_protobuf();
-        assert_eq!(negative, [0x08, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
-        assert_eq!(Message::default().fixed32(16, "f", 1).to_protobuf(), [0x85, 0x01, 1, 0, 0, 0]);
-        let packed = Message::default().all_fixed64(6, "p", vec![1]).to_protobuf();
+        assert_eq!(
+            negative,
+            [
+                0x08, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01
+            ]
+        );
+        assert_eq!(
+            Message::default().fixed32(16, "f", 1).to_protobuf(),
+            [0x85, 0x01, 1, 0, 0, 0]
+        );
+        let packed = Message::default()
+            .all_fixed64(6, "p", vec![1])
+            .to_protobuf();
         assert_eq!(packed, [0x32, 8, 1, 0, 0, 0, 0, 0, 0, 0]);
     }
 

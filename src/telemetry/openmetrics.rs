@@ -26,7 +26,9 @@ pub(crate) fn families(text: &str) -> Vec<Family> {
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# ") {
             let mut words = rest.splitn(3, ' ');
-            let (Some(keyword), Some(name)) = (words.next(), words.next()) else { continue };
+            let (Some(keyword), Some(name)) = (words.next(), words.next()) else {
+                continue;
+            };
             let value = words.next().unwrap_or_default();
             let family = named(&mut families, name);
             match keyword {
@@ -35,10 +37,15 @@ pub(crate) fn families(text: &str) -> Vec<Family> {
                 "HELP" => family.help = unescaped(value),
                 _ => {}
             }
-        } else if let (Some(family), Some((name, labels, value))) = (families.last_mut(), sample(line))
+        } else if let (Some(family), Some((name, labels, value))) =
+            (families.last_mut(), sample(line))
             && let Some(suffix) = name.strip_prefix(family.name.as_str())
         {
-            family.samples.push(Sample { suffix: suffix.to_owned(), labels, value });
+            family.samples.push(Sample {
+                suffix: suffix.to_owned(),
+                labels,
+                value,
+            });
         }
     }
     families.retain(|family| !family.kind.is_empty());
@@ -47,7 +54,10 @@ pub(crate) fn families(text: &str) -> Vec<Family> {
 
 fn named<'a>(families: &'a mut Vec<Family>, name: &str) -> &'a mut Family {
     if families.last().is_none_or(|last| last.name != name) {
-        families.push(Family { name: name.to_owned(), ..Family::default() });
+        families.push(Family {
+            name: name.to_owned(),
+            ..Family::default()
+        });
     }
     let last = families.len() - 1;
     &mut families[last]
@@ -112,12 +122,31 @@ mod tests {
         let families = families(text);
         let names: Vec<&str> = families.iter().map(|family| family.name.as_str()).collect();
         assert_eq!(names, ["x_calls", "x_took_seconds", "x_up"]);
-        let [calls, took, up] = &families[..] else { panic!("{families:?}") };
-        let labels = vec![("pack".to_owned(), "a.b".to_owned()), ("note".to_owned(), "a \"q\"\n}".to_owned())];
-        assert_eq!(calls.samples, [Sample { suffix: "_total".to_owned(), labels, value: 3.0 }]);
-        assert_eq!((calls.kind.as_str(), calls.help.as_str()), ("counter", "Calls."));
+        let [calls, took, up] = &families[..] else {
+            panic!("{families:?}")
+        };
+        let labels = vec![
+            ("pack".to_owned(), "a.b".to_owned()),
+            ("note".to_owned(), "a \"q\"\n}".to_owned()),
+        ];
         assert_eq!(
-            (took.unit.as_str(), took.samples.len(), took.samples[1].suffix.as_str()),
+            calls.samples,
+            [Sample {
+                suffix: "_total".to_owned(),
+                labels,
+                value: 3.0
+            }]
+        );
+        assert_eq!(
+            (calls.kind.as_str(), calls.help.as_str()),
+            ("counter", "Calls.")
+        );
+        assert_eq!(
+            (
+                took.unit.as_str(),
+                took.samples.len(),
+                took.samples[1].suffix.as_str()
+            ),
             ("seconds", 2, "_bucket")
         );
         assert!(up.samples[0].value.is_nan());

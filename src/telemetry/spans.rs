@@ -13,8 +13,14 @@ const SAMPLED: u32 = 1;
 
 /// Returns the request that exports these spans.
 pub(crate) fn request(resource: &Message, spans: &[SpanRecord]) -> Message {
-    let scope = Message::default().message(1, "scope", scope()).messages(2, "spans", spans.iter().map(span).collect());
-    let resource = Message::default().message(1, "resource", resource.clone()).messages(2, "scopeSpans", vec![scope]);
+    let scope = Message::default().message(1, "scope", scope()).messages(
+        2,
+        "spans",
+        spans.iter().map(span).collect(),
+    );
+    let resource = Message::default()
+        .message(1, "resource", resource.clone())
+        .messages(2, "scopeSpans", vec![scope]);
     Message::default().messages(1, "resourceSpans", vec![resource])
 }
 
@@ -25,7 +31,15 @@ fn span(record: &SpanRecord) -> Message {
         .small(6, "kind", kind(record.kind))
         .fixed64(7, "startTimeUnixNano", nanos(record.start))
         .fixed64(8, "endTimeUnixNano", nanos(record.end))
-        .messages(9, "attributes", record.attributes.iter().map(|(name, value)| attribute(name, value)).collect())
+        .messages(
+            9,
+            "attributes",
+            record
+                .attributes
+                .iter()
+                .map(|(name, value)| attribute(name, value))
+                .collect(),
+        )
         .fixed32(16, "flags", SAMPLED);
     if let Some(parent) = record.parent {
         span = span.id(4, "parentSpanId", &parent.to_be_bytes());
@@ -34,14 +48,18 @@ fn span(record: &SpanRecord) -> Message {
         span = span.messages(13, "links", vec![ids(Message::default(), link)]);
     }
     if let Some(error) = &record.error {
-        let status = Message::default().text(2, "message", error.as_ref()).small(3, "code", ERROR);
+        let status = Message::default()
+            .text(2, "message", error.as_ref())
+            .small(3, "code", ERROR);
         span = span.message(15, "status", status);
     }
     span
 }
 
 fn ids(message: Message, context: TraceContext) -> Message {
-    message.id(1, "traceId", &context.trace_id.to_be_bytes()).id(2, "spanId", &context.span_id.to_be_bytes())
+    message
+        .id(1, "traceId", &context.trace_id.to_be_bytes())
+        .id(2, "spanId", &context.span_id.to_be_bytes())
 }
 
 const fn kind(kind: SpanKind) -> u32 {
@@ -54,7 +72,9 @@ const fn kind(kind: SpanKind) -> u32 {
 
 /// Returns the `InstrumentationScope`.
 pub(crate) fn scope() -> Message {
-    Message::default().text(1, "name", "helmdeck").text(2, "version", env!("CARGO_PKG_VERSION"))
+    Message::default()
+        .text(1, "name", "helmdeck")
+        .text(2, "version", env!("CARGO_PKG_VERSION"))
 }
 
 /// Returns a `KeyValue`.
@@ -64,13 +84,17 @@ pub(crate) fn attribute(name: &str, value: &Value) -> Message {
         Value::Integer(number) => Message::default().integer(3, "intValue", *number),
         Value::Boolean(value) => Message::default().boolean(2, "boolValue", *value),
     };
-    Message::default().text(1, "key", name).message(2, "value", value)
+    Message::default()
+        .text(1, "key", name)
+        .message(2, "value", value)
 }
 
 /// Returns a `KeyValue` of text.
 pub(crate) fn text_attribute(name: &str, text: &str) -> Message {
     let value = Message::default().text(1, "stringValue", text);
-    Message::default().text(1, "key", name).message(2, "value", value)
+    Message::default()
+        .text(1, "key", name)
+        .message(2, "value", value)
 }
 
 /// Returns nanoseconds since 1970; 0 before.

@@ -25,16 +25,31 @@ impl ChatRequest {
     /// Returns the value of a header, by its name in lower case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
-        let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
-        lines.into_iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+        let lines = self
+            .head
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split_once(':'));
+        lines
+            .into_iter()
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
     }
 
     /// Returns the content of a message, counted from the end if negative; empty if it has none.
     #[must_use]
     pub fn content(&self, index: isize) -> &str {
-        let messages = self.body["messages"].as_array().map_or(&[] as &[Value], Vec::as_slice);
-        let index = if index < 0 { messages.len().checked_add_signed(index) } else { usize::try_from(index).ok() };
-        index.and_then(|index| messages.get(index)?["content"].as_str()).unwrap_or_default()
+        let messages = self.body["messages"]
+            .as_array()
+            .map_or(&[] as &[Value], Vec::as_slice);
+        let index = if index < 0 {
+            messages.len().checked_add_signed(index)
+        } else {
+            usize::try_from(index).ok()
+        };
+        index
+            .and_then(|index| messages.get(index)?["content"].as_str())
+            .unwrap_or_default()
     }
 }
 
@@ -96,7 +111,10 @@ impl ChatReply {
     pub fn bash(text: &str, command: &str) -> Self {
         let arguments = json!({"command": command}).to_string();
         let call = json!({"id": "call_x", "type": "function", "function": {"name": "bash", "arguments": arguments}});
-        Self::message(&json!({"role": "assistant", "content": text, "tool_calls": [call]}), "tool_calls")
+        Self::message(
+            &json!({"role": "assistant", "content": text, "tool_calls": [call]}),
+            "tool_calls",
+        )
     }
 
     /// Answers with this message.
@@ -127,9 +145,15 @@ impl ChatServer {
     ///
     /// # Panics
     /// If it cannot listen.
-    pub async fn start(script: impl Fn(usize, &ChatRequest) -> ChatReply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap_or_else(|error| panic!("cannot listen: {error}"));
-        let address = listener.local_addr().unwrap_or_else(|error| panic!("no address: {error}"));
+    pub async fn start(
+        script: impl Fn(usize, &ChatRequest) -> ChatReply + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0")
+            .await
+            .unwrap_or_else(|error| panic!("cannot listen: {error}"));
+        let address = listener
+            .local_addr()
+            .unwrap_or_else(|error| panic!("no address: {error}"));
         let requests = Arc::new(Mutex::new(Vec::new()));
         let (seen, script): (_, Arc<Script>) = (Arc::clone(&requests), Arc::new(script));
         let task = tokio::spawn(async move {
@@ -137,7 +161,11 @@ impl ChatServer {
                 tokio::spawn(serve(stream, Arc::clone(&seen), Arc::clone(&script)));
             }
         });
-        Self { address, requests, task }
+        Self {
+            address,
+            requests,
+            task,
+        }
     }
 
     /// Starts an endpoint that gives these answers in turn, and repeats the last one.
@@ -168,7 +196,11 @@ impl Drop for ChatServer {
     }
 }
 
-async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Vec<ChatRequest>>>, script: Arc<Script>) -> Option<()> {
+async fn serve(
+    mut stream: TcpStream,
+    seen: Arc<Mutex<Vec<ChatRequest>>>,
+    script: Arc<Script>,
+) -> Option<()> {
     let request = receive(&mut stream).await?;
     let reply = {
         let mut seen = seen.lock();
@@ -187,15 +219,24 @@ async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Vec<ChatRequest>>>, script
             stream.write_all(&body).await.ok()?;
         }
         ChatReply::Broken => {
-            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"choices\":").await.ok()?;
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"choices\":")
+                .await
+                .ok()?;
         }
         ChatReply::Endless => {
-            stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"choices\":[\"").await.ok()?;
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"choices\":[\"")
+                .await
+                .ok()?;
             while stream.write_all(&vec![b'x'; 65_536]).await.is_ok() {}
         }
         ChatReply::Silent => tokio::time::sleep(Duration::from_secs(3600)).await,
         ChatReply::Slow(wait, body) => {
-            let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+                body.len()
+            );
             let (first, second) = body.split_at(body.len() / 2);
             stream.write_all(head.as_bytes()).await.ok()?;
             stream.write_all(first).await.ok()?;
@@ -210,13 +251,25 @@ async fn receive(stream: &mut TcpStream) -> Option<ChatRequest> {
     let mut bytes = Vec::new();
     loop {
         let mut chunk = vec![0; 65_536];
-        let read = stream.read(&mut chunk).await.ok().filter(|read| *read > 0)?;
+        let read = stream
+            .read(&mut chunk)
+            .await
+            .ok()
+            .filter(|read| *read > 0)?;
         bytes.extend_from_slice(&chunk[..read]);
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n");
-        let Some(end) = end.filter(|_| bytes.len() <= MAX_REQUEST_BYTES) else { continue };
+        let Some(end) = end.filter(|_| bytes.len() <= MAX_REQUEST_BYTES) else {
+            continue;
+        };
         let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-        let mut request = ChatRequest { head, body: Value::Null };
-        let length: usize = request.header("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
+        let mut request = ChatRequest {
+            head,
+            body: Value::Null,
+        };
+        let length: usize = request
+            .header("content-length")
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0);
         if bytes.len() >= end + 4 + length {
             request.body = serde_json::from_slice(&bytes[end + 4..]).unwrap_or(Value::Null);
             return Some(request);

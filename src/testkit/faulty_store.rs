@@ -54,7 +54,8 @@ impl FaultyStore {
         self.fault.store(fault as u8, Ordering::SeqCst);
     }
 
-    /// Loses the answer of a later write (1 = the next): the store writes, the caller gets an error.
+    /// Loses the answer of a later write (1 = the next): the store writes, the caller gets an
+    /// error.
     pub fn lose_answer(&self, of: usize) {
         self.lost.store(of, Ordering::SeqCst);
     }
@@ -82,7 +83,10 @@ impl FaultyStore {
         if fault == Fault::Stall as u8 {
             tokio::time::sleep(Duration::from_secs(5)).await;
         } else if fault == failing as u8 || fault == Fault::All as u8 {
-            return Err(StoreError::Unavailable { message: "injected failure".to_owned(), source: None });
+            return Err(StoreError::Unavailable {
+                message: "injected failure".to_owned(),
+                source: None,
+            });
         }
         Ok(())
     }
@@ -114,9 +118,16 @@ impl StoreWrapper for FaultyStore {
 
     async fn pass_write(&self, batch: Vec<Op>) -> Result<Vec<Written>> {
         let written = self.target(Access::Write).await?.write(batch).await;
-        let left = self.lost.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        let left = self
+            .lost
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                left.checked_sub(1)
+            });
         if left == Ok(1) {
-            return Err(StoreError::Unavailable { message: "injected loss of the answer".to_owned(), source: None });
+            return Err(StoreError::Unavailable {
+                message: "injected loss of the answer".to_owned(),
+                source: None,
+            });
         }
         written
     }

@@ -68,7 +68,8 @@ pub enum HubFault {
     CutAfter,
 }
 
-/// When a fault occurs: at a request whose method and target contain a text, after so many others of it.
+/// When a fault occurs: at a request whose method and target contain a text, after so many others
+/// of it.
 #[derive(Debug)]
 struct Due {
     request: String,
@@ -118,7 +119,10 @@ impl GitHubIssues {
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("an address").port();
-        let store = Arc::new(Mutex::new(HubStore { page: 100, ..HubStore::default() }));
+        let store = Arc::new(Mutex::new(HubStore {
+            page: 100,
+            ..HubStore::default()
+        }));
         let hub = Self { port, store };
         let serving = hub.clone();
         std::thread::spawn(move || {
@@ -146,12 +150,24 @@ impl GitHubIssues {
     /// If it is not found.
     #[must_use]
     pub fn issue(&self, number: u64) -> HubIssue {
-        self.with(|store| store.issues.iter().find(|issue| issue.number == number).cloned()).expect("an issue")
+        self.with(|store| {
+            store
+                .issues
+                .iter()
+                .find(|issue| issue.number == number)
+                .cloned()
+        })
+        .expect("an issue")
     }
 
-    /// Makes a fault occur at a request that contains a text (`GET /repos`), after `skip` others of it.
+    /// Makes a fault occur at a request that contains a text (`GET /repos`), after `skip` others of
+    /// it.
     pub fn fail(&self, request: &str, skip: usize, fault: HubFault) {
-        self.store.lock().faults.push_back(Due { request: request.to_owned(), skip, fault });
+        self.store.lock().faults.push_back(Due {
+            request: request.to_owned(),
+            skip,
+            fault,
+        });
     }
 
     /// Drops the faults that have not occurred.
@@ -167,7 +183,12 @@ impl GitHubIssues {
         let fault = store.due(&line);
         match &fault {
             Some(HubFault::Http(status, headers)) => {
-                return answer(stream, *status, headers, r#"{"message": "words of GitHub"}"#);
+                return answer(
+                    stream,
+                    *status,
+                    headers,
+                    r#"{"message": "words of GitHub"}"#,
+                );
             }
             Some(HubFault::CutBefore) => return,
             Some(HubFault::CutAfter) | None => {}
@@ -183,7 +204,11 @@ impl GitHubIssues {
         if request.method == "POST" && std::mem::take(&mut store.cut_next_post) {
             return;
         }
-        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
         answer(stream, status, &headers, &body);
     }
 }
@@ -193,7 +218,12 @@ impl HubStore {
     pub fn add(&mut self, title: &str) -> u64 {
         self.now += 1;
         let number = self.issues.len() as u64 + 1;
-        let issue = HubIssue { number, title: title.to_owned(), updated: self.now, ..HubIssue::default() };
+        let issue = HubIssue {
+            number,
+            title: title.to_owned(),
+            updated: self.now,
+            ..HubIssue::default()
+        };
         self.issues.push(issue);
         number
     }
@@ -205,7 +235,11 @@ impl HubStore {
     #[allow(clippy::expect_used, reason = "a test names issues that exist")]
     pub fn edit(&mut self, number: u64, change: impl FnOnce(&mut HubIssue)) {
         self.now += 1;
-        let issue = self.issues.iter_mut().find(|issue| issue.number == number).expect("an issue");
+        let issue = self
+            .issues
+            .iter_mut()
+            .find(|issue| issue.number == number)
+            .expect("an issue");
         change(issue);
         issue.updated = self.now;
     }
@@ -214,7 +248,13 @@ impl HubStore {
     pub fn say(&mut self, number: u64, by: &str, body: &str) {
         self.comments += 1;
         let (id, made) = (self.comments, self.now + 1);
-        let comment = HubComment { id, by: by.to_owned(), body: body.to_owned(), made, updated: made };
+        let comment = HubComment {
+            id,
+            by: by.to_owned(),
+            body: body.to_owned(),
+            made,
+            updated: made,
+        };
         self.edit(number, |issue| issue.comments.push(comment));
     }
 
@@ -236,8 +276,12 @@ impl HubStore {
                              "pull_request": {"merged_at": "2026-01-01T00:00:00Z"}});
         self.edit(number, |issue| {
             (issue.closed, issue.reason) = (true, Some("completed".to_owned()));
-            issue.timeline.push(json!({"event": "cross-referenced", "source": {"type": "issue", "issue": mention}}));
-            issue.timeline.push(json!({"event": "closed", "commit_id": null}));
+            issue.timeline.push(
+                json!({"event": "cross-referenced", "source": {"type": "issue", "issue": mention}}),
+            );
+            issue
+                .timeline
+                .push(json!({"event": "closed", "commit_id": null}));
         });
     }
 
@@ -261,7 +305,10 @@ impl HubStore {
     }
 
     fn handle(&mut self, request: &Request, root: &str) -> (u16, Vec<(String, String)>, Value) {
-        let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
+        let (path, query) = request
+            .target
+            .split_once('?')
+            .unwrap_or((&request.target, ""));
         let decoded = path.replace("%20", " ");
         let parts: Vec<&str> = decoded.trim_matches('/').split('/').collect();
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
@@ -274,22 +321,39 @@ impl HubStore {
             ["repos", "acme", "app", rest @ ..] => rest,
             _ => return absent,
         };
-        let known = |store: &Self, wanted: u64| store.issues.iter().any(|issue| issue.number == wanted);
+        let known =
+            |store: &Self, wanted: u64| store.issues.iter().any(|issue| issue.number == wanted);
         match (request.method.as_str(), rest) {
-            ("GET", ["labels"]) => ok(labels.map(|name| json!({"name": name})).into_iter().collect()),
+            ("GET", ["labels"]) => ok(labels
+                .map(|name| json!({"name": name}))
+                .into_iter()
+                .collect()),
             ("GET", ["assignees"]) => ok(json!([{"login": "ada"}, {"login": "grace"}])),
-            ("GET", ["milestones"]) => ok(self.milestones.iter().map(|title| self.milestone(title)).collect()),
+            ("GET", ["milestones"]) => ok(self
+                .milestones
+                .iter()
+                .map(|title| self.milestone(title))
+                .collect()),
             ("POST", ["milestones"]) => {
                 let title = body["title"].as_str().unwrap_or_default().to_owned();
                 self.milestones.push(title.clone());
                 (201, Vec::new(), self.milestone(&title))
             }
-            ("GET", ["pulls", one]) => ok(json!({"merge_commit_sha": self.merged.get(&number(one))})),
+            ("GET", ["pulls", one]) => {
+                ok(json!({"merge_commit_sha": self.merged.get(&number(one))}))
+            }
             ("GET", ["issues"]) => self.list(query, root),
             ("GET", ["issues", "comments"]) => self.list_comments(query, root),
             ("POST", ["issues"]) => {
-                if body["body"].as_str().is_some_and(|text| text.chars().count() > 65_536) {
-                    return (422, Vec::new(), json!({"message": "body is too long (maximum is 65536 characters)"}));
+                if body["body"]
+                    .as_str()
+                    .is_some_and(|text| text.chars().count() > 65_536)
+                {
+                    return (
+                        422,
+                        Vec::new(),
+                        json!({"message": "body is too long (maximum is 65536 characters)"}),
+                    );
                 }
                 let made = self.add(body["title"].as_str().unwrap_or_default());
                 let milestones = self.milestones.clone();
@@ -304,26 +368,38 @@ impl HubStore {
                 ok(self.render(number(one), root))
             }
             ("POST", ["issues", one, "labels"]) => {
-                let names: Vec<String> = serde_json::from_value(body["labels"].clone()).unwrap_or_default();
+                let names: Vec<String> =
+                    serde_json::from_value(body["labels"].clone()).unwrap_or_default();
                 self.edit(number(one), |issue| issue.labels.extend(names));
                 ok(json!([]))
             }
             ("DELETE", ["issues", one, "labels", name]) => {
-                self.edit(number(one), |issue| issue.labels.retain(|label| label != name));
+                self.edit(number(one), |issue| {
+                    issue.labels.retain(|label| label != name)
+                });
                 ok(json!([]))
             }
             ("GET", ["issues", one, "comments"]) => {
                 let found = self.issues.iter().find(|issue| issue.number == number(one));
                 let comments = found.into_iter().flat_map(|issue| &issue.comments);
-                ok(comments.map(|comment| render_comment(comment, number(one), root)).collect())
+                ok(comments
+                    .map(|comment| render_comment(comment, number(one), root))
+                    .collect())
             }
             ("POST", ["issues", one, "comments"]) => {
-                self.say(number(one), "ada", body["body"].as_str().unwrap_or_default());
+                self.say(
+                    number(one),
+                    "ada",
+                    body["body"].as_str().unwrap_or_default(),
+                );
                 (201, Vec::new(), json!({}))
             }
             ("GET", ["issues", one, "timeline"]) => {
                 let found = self.issues.iter().find(|issue| issue.number == number(one));
-                ok(found.into_iter().flat_map(|issue| issue.timeline.clone()).collect())
+                ok(found
+                    .into_iter()
+                    .flat_map(|issue| issue.timeline.clone())
+                    .collect())
             }
             ("POST", ["issues", one, "sub_issues"]) => {
                 let child = body["sub_issue_id"].as_u64().unwrap_or_default() - ID;
@@ -337,8 +413,14 @@ impl HubStore {
             }
             ("GET", ["issues", one, "dependencies", "blocked_by"]) => {
                 let found = self.issues.iter().find(|issue| issue.number == number(one));
-                let blockers: Vec<u64> = found.into_iter().flat_map(|issue| issue.blocked_by.iter().copied()).collect();
-                ok(blockers.into_iter().map(|blocker| self.render(blocker, root)).collect())
+                let blockers: Vec<u64> = found
+                    .into_iter()
+                    .flat_map(|issue| issue.blocked_by.iter().copied())
+                    .collect();
+                ok(blockers
+                    .into_iter()
+                    .map(|blocker| self.render(blocker, root))
+                    .collect())
             }
             ("POST", ["issues", one, "dependencies", "blocked_by"]) => {
                 let blocker = body["issue_id"].as_u64().unwrap_or_default() - ID;
@@ -347,7 +429,9 @@ impl HubStore {
             }
             ("DELETE", ["issues", one, "dependencies", "blocked_by", id]) => {
                 let blocker = number(id) - ID;
-                self.edit(number(one), |issue| issue.blocked_by.retain(|one| *one != blocker));
+                self.edit(number(one), |issue| {
+                    issue.blocked_by.retain(|one| *one != blocker)
+                });
                 ok(json!({}))
             }
             (method, _) => {
@@ -358,7 +442,11 @@ impl HubStore {
     }
 
     fn list(&self, query: &str, root: &str) -> (u16, Vec<(String, String)>, Value) {
-        let value = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+        let value = |name: &str| {
+            query
+                .split('&')
+                .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+        };
         let since = value("since").map(|text| text.replace("%3A", ":"));
         let since: Option<jiff::Timestamp> = since.and_then(|text| text.parse().ok());
         let is = |issue: &&HubIssue| {
@@ -370,38 +458,77 @@ impl HubStore {
             Some("created") => found.sort_by_key(|issue| std::cmp::Reverse(issue.number)),
             _ => found.sort_by_key(|issue| std::cmp::Reverse(issue.updated)),
         }
-        let page: usize = value("page").and_then(|page| page.parse().ok()).unwrap_or(1);
+        let page: usize = value("page")
+            .and_then(|page| page.parse().ok())
+            .unwrap_or(1);
         let from = (page - 1) * self.page;
-        let items: Value =
-            found.iter().skip(from).take(self.page).map(|issue| self.render(issue.number, root)).collect();
+        let items: Value = found
+            .iter()
+            .skip(from)
+            .take(self.page)
+            .map(|issue| self.render(issue.number, root))
+            .collect();
         let mut headers = Vec::new();
         if from + self.page < found.len() {
-            headers
-                .push(("link".to_owned(), format!("<{root}/repos/acme/app/issues?page={}>; rel=\"next\"", page + 1)));
+            headers.push((
+                "link".to_owned(),
+                format!(
+                    "<{root}/repos/acme/app/issues?page={}>; rel=\"next\"",
+                    page + 1
+                ),
+            ));
         }
         (200, headers, items)
     }
 
     fn milestone(&self, title: &str) -> Value {
-        let at = self.milestones.iter().position(|known| known == title).unwrap_or_default();
+        let at = self
+            .milestones
+            .iter()
+            .position(|known| known == title)
+            .unwrap_or_default();
         json!({"number": at + 1, "title": title})
     }
 
     fn list_comments(&self, query: &str, root: &str) -> (u16, Vec<(String, String)>, Value) {
-        let value = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
-        let since: Option<jiff::Timestamp> =
-            value("since").map(|text| text.replace("%3A", ":")).and_then(|text| text.parse().ok());
-        let all = self.issues.iter().flat_map(|issue| issue.comments.iter().map(|one| (one, issue.number)));
-        let mut found: Vec<_> =
-            all.filter(|(one, _)| since.is_none_or(|since| since.as_second() <= BEGIN + one.updated)).collect();
+        let value = |name: &str| {
+            query
+                .split('&')
+                .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+        };
+        let since: Option<jiff::Timestamp> = value("since")
+            .map(|text| text.replace("%3A", ":"))
+            .and_then(|text| text.parse().ok());
+        let all = self
+            .issues
+            .iter()
+            .flat_map(|issue| issue.comments.iter().map(|one| (one, issue.number)));
+        let mut found: Vec<_> = all
+            .filter(|(one, _)| since.is_none_or(|since| since.as_second() <= BEGIN + one.updated))
+            .collect();
         found.sort_by_key(|(one, _)| one.updated);
-        (200, Vec::new(), found.into_iter().map(|(one, number)| render_comment(one, number, root)).collect())
+        (
+            200,
+            Vec::new(),
+            found
+                .into_iter()
+                .map(|(one, number)| render_comment(one, number, root))
+                .collect(),
+        )
     }
 
     fn render(&self, number: u64, root: &str) -> Value {
-        let Some(issue) = self.issues.iter().find(|issue| issue.number == number) else { return Value::Null };
-        let time = |seconds: i64| jiff::Timestamp::from_second(BEGIN + seconds).map(|time| time.to_string()).ok();
-        let parent = issue.parent.map(|parent| format!("{root}/repos/acme/app/issues/{parent}"));
+        let Some(issue) = self.issues.iter().find(|issue| issue.number == number) else {
+            return Value::Null;
+        };
+        let time = |seconds: i64| {
+            jiff::Timestamp::from_second(BEGIN + seconds)
+                .map(|time| time.to_string())
+                .ok()
+        };
+        let parent = issue
+            .parent
+            .map(|parent| format!("{root}/repos/acme/app/issues/{parent}"));
         let mut value = json!({
             "id": ID + number, "number": number, "title": issue.title, "body": issue.body,
             "html_url": format!("https://github.com/acme/app/issues/{number}"),
@@ -421,7 +548,9 @@ impl HubStore {
 }
 
 fn seconds(seconds: i64) -> Option<String> {
-    jiff::Timestamp::from_second(BEGIN + seconds).map(|time| time.to_string()).ok()
+    jiff::Timestamp::from_second(BEGIN + seconds)
+        .map(|time| time.to_string())
+        .ok()
 }
 
 fn render_comment(comment: &HubComment, number: u64, root: &str) -> Value {
@@ -440,7 +569,9 @@ fn patch(issue: &mut HubIssue, body: &Value, milestones: &[String]) {
             "state" => issue.closed = text == "closed",
             "state_reason" => issue.reason = value.as_str().map(str::to_owned),
             "milestone" => {
-                let at = value.as_u64().and_then(|number| usize::try_from(number).ok()?.checked_sub(1));
+                let at = value
+                    .as_u64()
+                    .and_then(|number| usize::try_from(number).ok()?.checked_sub(1));
                 issue.milestone = at.and_then(|at| milestones.get(at).cloned());
             }
             "assignees" => issue.assignee = value[0].as_str().map(str::to_owned),

@@ -1,13 +1,17 @@
 //! Issuers of JSON Web Tokens: fresh keys, and tokens of any shape, including invalid ones.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot make its keys has failed")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot make its keys has failed"
+)]
 
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
 use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::{self, KeySize};
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RsaPublicKeyComponents,
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256,
+    RsaPublicKeyComponents,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -33,19 +37,28 @@ impl Issuer {
     /// Makes an issuer with a shared secret (HS256).
     #[must_use]
     pub fn shared(secret: &[u8]) -> Self {
-        Self { key: Key::Shared(secret.to_vec()), key_id: "shared".to_owned() }
+        Self {
+            key: Key::Shared(secret.to_vec()),
+            key_id: "shared".to_owned(),
+        }
     }
 
     /// Makes an issuer with a new RSA key of 2048 bits (RS256).
     #[must_use]
     pub fn rsa(key_id: &str) -> Self {
-        Self::of(Key::Rsa(Box::new(rsa::KeyPair::generate(KeySize::Rsa2048).unwrap())), key_id)
+        Self::of(
+            Key::Rsa(Box::new(rsa::KeyPair::generate(KeySize::Rsa2048).unwrap())),
+            key_id,
+        )
     }
 
     /// Makes an issuer with a new key on P-256 (ES256).
     #[must_use]
     pub fn ec(key_id: &str) -> Self {
-        Self::of(Key::Ec(EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap()), key_id)
+        Self::of(
+            Key::Ec(EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap()),
+            key_id,
+        )
     }
 
     /// Makes an issuer with a new Ed25519 key (`EdDSA`).
@@ -55,7 +68,10 @@ impl Issuer {
     }
 
     fn of(key: Key, key_id: &str) -> Self {
-        Self { key, key_id: key_id.to_owned() }
+        Self {
+            key,
+            key_id: key_id.to_owned(),
+        }
     }
 
     /// Returns the algorithm that the key is for.
@@ -83,7 +99,9 @@ impl Issuer {
                 let point = pair.public_key().as_ref();
                 json!({"kty": "EC", "crv": "P-256", "x": text(&point[1..33]), "y": text(&point[33..])})
             }
-            Key::Ed(pair) => json!({"kty": "OKP", "crv": "Ed25519", "x": text(pair.public_key().as_ref())}),
+            Key::Ed(pair) => {
+                json!({"kty": "OKP", "crv": "Ed25519", "x": text(pair.public_key().as_ref())})
+            }
         };
         jwk["kid"] = self.key_id.as_str().into();
         jwk["alg"] = self.algorithm().into();
@@ -96,11 +114,20 @@ impl Issuer {
     /// The forms are DER (X.509), DER (PKCS #1), and PEM with and without a final line feed.
     #[must_use]
     pub fn public_forms(&self) -> Vec<Vec<u8>> {
-        let Key::Rsa(pair) = &self.key else { return Vec::new() };
+        let Key::Rsa(pair) = &self.key else {
+            return Vec::new();
+        };
         let der: PublicKeyX509Der<'_> = pair.public_key().as_der().unwrap();
         let base64 = STANDARD.encode(der.as_ref());
-        let lines: Vec<_> = base64.as_bytes().chunks(64).map(|line| str::from_utf8(line).unwrap()).collect();
-        let pem = format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", lines.join("\n"));
+        let lines: Vec<_> = base64
+            .as_bytes()
+            .chunks(64)
+            .map(|line| str::from_utf8(line).unwrap())
+            .collect();
+        let pem = format!(
+            "-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n",
+            lines.join("\n")
+        );
         vec![
             der.as_ref().to_vec(),
             pair.public_key().as_ref().to_vec(),
@@ -112,7 +139,10 @@ impl Issuer {
     /// Signs claims with a correct header.
     #[must_use]
     pub fn token(&self, claims: &Value) -> String {
-        self.token_with(&json!({"alg": self.algorithm(), "typ": "JWT", "kid": self.key_id}), claims)
+        self.token_with(
+            &json!({"alg": self.algorithm(), "typ": "JWT", "kid": self.key_id}),
+            claims,
+        )
     }
 
     /// Signs claims with any header.
@@ -124,17 +154,27 @@ impl Issuer {
     /// Signs the given texts of header and claims, valid or not.
     #[must_use]
     pub fn token_of(&self, header: &str, claims: &str) -> String {
-        let message = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
-        format!("{message}.{}", URL_SAFE_NO_PAD.encode(self.sign(message.as_bytes())))
+        let message = format!(
+            "{}.{}",
+            URL_SAFE_NO_PAD.encode(header),
+            URL_SAFE_NO_PAD.encode(claims)
+        );
+        format!(
+            "{message}.{}",
+            URL_SAFE_NO_PAD.encode(self.sign(message.as_bytes()))
+        )
     }
 
     fn sign(&self, message: &[u8]) -> Vec<u8> {
         let random = SystemRandom::new();
         match &self.key {
-            Key::Shared(secret) => hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), message).as_ref().to_vec(),
+            Key::Shared(secret) => hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), message)
+                .as_ref()
+                .to_vec(),
             Key::Rsa(pair) => {
                 let mut signature = vec![0; pair.public_modulus_len()];
-                pair.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature).unwrap();
+                pair.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature)
+                    .unwrap();
                 signature
             }
             Key::Ec(pair) => pair.sign(&random, message).unwrap().as_ref().to_vec(),

@@ -48,8 +48,17 @@ impl Nats {
     #[must_use]
     pub fn stopped() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
-        Self { folder, program: program(), port, settings: None, running: Mutex::new(None) }
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .expect("a port")
+            .port();
+        Self {
+            folder,
+            program: program(),
+            port,
+            settings: None,
+            running: Mutex::new(None),
+        }
     }
 
     /// Starts a server with more settings: `tls`, `authorization`.
@@ -79,7 +88,10 @@ impl Nats {
     pub fn start_again(&self) {
         let end = Instant::now() + STUCK;
         while Instant::now() < end {
-            let mut server = self.command().spawn().expect("a NATS server (Debian: nats-server)");
+            let mut server = self
+                .command()
+                .spawn()
+                .expect("a NATS server (Debian: nats-server)");
             while Instant::now() < end && matches!(server.try_wait(), Ok(None)) {
                 if self.answers() {
                     *self.lock() = Some(server);
@@ -90,7 +102,10 @@ impl Nats {
             let _ = server.kill();
             let _ = server.wait();
         }
-        panic!("the server does not start:\n{}", fs::read_to_string(self.log()).unwrap_or_default());
+        panic!(
+            "the server does not start:\n{}",
+            fs::read_to_string(self.log()).unwrap_or_default()
+        );
     }
 
     /// Kills the server with SIGKILL.
@@ -105,7 +120,9 @@ impl Nats {
     pub fn freeze(&self) {
         self.signal("-STOP");
         // A thread that is running goes on until the signal reaches it.
-        let Some(id) = self.lock().as_ref().map(Child::id) else { return };
+        let Some(id) = self.lock().as_ref().map(Child::id) else {
+            return;
+        };
         let end = Instant::now() + STUCK;
         while Instant::now() < end && !is_stopped(id) {
             std::thread::sleep(Duration::from_millis(1));
@@ -133,29 +150,47 @@ impl Nats {
 
     fn signal(&self, signal: &str) {
         if let Some(server) = self.lock().as_ref() {
-            let _ = Command::new("kill").args([signal, &server.id().to_string()]).stderr(Stdio::null()).status();
+            let _ = Command::new("kill")
+                .args([signal, &server.id().to_string()])
+                .stderr(Stdio::null())
+                .status();
         }
     }
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command
-            .args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-js", "-sd"])
+            .args([
+                "-a",
+                "127.0.0.1",
+                "-p",
+                &self.port.to_string(),
+                "-js",
+                "-sd",
+            ])
             .arg(self.folder.path().join("js"));
         command.arg("-l").arg(self.log());
         if let Some(file) = &self.settings {
             command.arg("-c").arg(file);
         }
         // A test that is interrupted from the keyboard ends its server itself.
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0);
         command
     }
 
     /// Returns whether the server answers, with `JetStream`.
     fn answers(&self) -> bool {
-        let Ok(stream) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
+        let Ok(stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
+            return false;
+        };
         let mut line = String::new();
-        stream.set_read_timeout(Some(Duration::from_secs(1))).is_ok()
+        stream
+            .set_read_timeout(Some(Duration::from_secs(1)))
+            .is_ok()
             && BufReader::new(stream).read_line(&mut line).is_ok()
             && line.starts_with("INFO ")
             && line.contains("\"jetstream\":true")
@@ -182,16 +217,24 @@ fn program() -> PathBuf {
     let named = std::env::var_os(NATS_VARIABLE).map(PathBuf::from);
     named.unwrap_or_else(|| {
         let debian = Path::new("/usr/sbin/nats-server");
-        if debian.exists() { debian.to_owned() } else { PathBuf::from("nats-server") }
+        if debian.exists() {
+            debian.to_owned()
+        } else {
+            PathBuf::from("nats-server")
+        }
     })
 }
 
 /// Whether every thread of a process has stopped.
 fn is_stopped(process: u32) -> bool {
-    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return false };
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
+        return false;
+    };
     threads.flatten().all(|thread| {
         let state = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
         // The state follows the name in parentheses.
-        state.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+        state
+            .rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('T'))
     })
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use helmdeck_core::{Builtin, Call, Context, Handler, Identity, Json, Need, PackName, Reply, Result};
+use helmdeck_core::{
+    Builtin, Call, Context, Handler, Identity, Json, Need, PackName, Reply, Result,
+};
 
 /// Counter of the runs of a handler.
 #[derive(Debug, Clone, Default)]
@@ -45,9 +47,20 @@ where
     R: Future<Output = Result<Reply>> + Send + 'static,
 {
     let counted = Counted::default();
-    let handler = Arc::new(Function { run, counted: counted.clone() });
+    let handler = Arc::new(Function {
+        run,
+        counted: counted.clone(),
+    });
     let manifest: &'static str = Box::leak(manifest.to_owned().into_boxed_str());
-    (Builtin { file: "test.toml", manifest, handler, need: Need::Nothing }, counted)
+    (
+        Builtin {
+            file: "test.toml",
+            manifest,
+            handler,
+            need: Need::Nothing,
+        },
+        counted,
+    )
 }
 
 /// Returns a manifest: `top` goes before the first table, `rest` into and after it.
@@ -55,7 +68,11 @@ where
 /// The pack has 10 minutes, unless `rest` begins with another `timeout`.
 #[must_use]
 pub fn manifest(name: &str, top: &str, rest: &str) -> String {
-    let timeout = if rest.starts_with("timeout = ") { "" } else { "timeout = \"10m\"\n" };
+    let timeout = if rest.starts_with("timeout = ") {
+        ""
+    } else {
+        "timeout = \"10m\"\n"
+    };
     format!(
         "name = \"{name}\"\nversion = \"v1\"\ndescription = \"test\"\n{top}\n\
          [handler]\nbuiltin = \"{name}\"\n{timeout}{rest}\n"
@@ -69,5 +86,9 @@ pub fn manifest(name: &str, top: &str, rest: &str) -> String {
 #[must_use]
 #[allow(clippy::expect_used, reason = "a test with a bad name is a bad test")]
 pub fn call(pack: &str, input: &str) -> Call {
-    Call::new(PackName::new(pack).expect("a pack name"), input.to_owned(), Arc::new(Identity::local()))
+    Call::new(
+        PackName::new(pack).expect("a pack name"),
+        input.to_owned(),
+        Arc::new(Identity::local()),
+    )
 }

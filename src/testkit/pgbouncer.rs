@@ -37,7 +37,10 @@ impl PgBouncer {
     pub fn start(server: &Postgres) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         own(folder.path());
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .expect("a port")
+            .port();
         let (host, server_port) = server.address();
         let settings = format!(
             "[databases]\n* = host={host} port={server_port} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
@@ -48,12 +51,21 @@ impl PgBouncer {
         fs::write(&file, settings).expect("a file");
         own(&file);
         let mut command = Command::new(program());
-        command.arg("-q").arg(&file).current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
+        command
+            .arg("-q")
+            .arg(&file)
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         command.stderr(Stdio::null());
         if let Some((user, group)) = other_user() {
             command.uid(user).gid(group);
         }
-        let mut pooler = Self { running: command.spawn().expect("the program pgbouncer"), port, _folder: folder };
+        let mut pooler = Self {
+            running: command.spawn().expect("the program pgbouncer"),
+            port,
+            _folder: folder,
+        };
         pooler.wait();
         pooler
     }
@@ -89,10 +101,21 @@ impl Drop for PgBouncer {
 /// Returns the program; Debian's place for it is not in everybody's path.
 fn program() -> PathBuf {
     #[expect(clippy::disallowed_methods, reason = "names the pooler for tests")]
-    let (given, path) = (std::env::var_os(PGBOUNCER_VARIABLE), std::env::var_os("PATH").unwrap_or_default());
+    let (given, path) = (
+        std::env::var_os(PGBOUNCER_VARIABLE),
+        std::env::var_os("PATH").unwrap_or_default(),
+    );
     let found = || {
-        let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]).collect::<Vec<_>>();
-        folders.into_iter().map(|folder| folder.join("pgbouncer")).find(|file| file.is_file())
+        let folders = std::env::split_paths(&path)
+            .chain(["/usr/sbin".into()])
+            .collect::<Vec<_>>();
+        folders
+            .into_iter()
+            .map(|folder| folder.join("pgbouncer"))
+            .find(|file| file.is_file())
     };
-    given.map(PathBuf::from).or_else(found).unwrap_or_else(|| "pgbouncer".into())
+    given
+        .map(PathBuf::from)
+        .or_else(found)
+        .unwrap_or_else(|| "pgbouncer".into())
 }

@@ -75,7 +75,10 @@ impl Postgres {
             Some(password) => format!("postgres:{password}"),
             None => "postgres".to_owned(),
         };
-        Self { authority: format!("{credentials}@127.0.0.1:{}", server.port), server: Some(server) }
+        Self {
+            authority: format!("{credentials}@127.0.0.1:{}", server.port),
+            server: Some(server),
+        }
     }
 
     /// Starts a hot standby of a private server, on a port of its own.
@@ -85,13 +88,29 @@ impl Postgres {
     #[must_use]
     pub fn standby(&self) -> Self {
         let primary = self.own();
-        assert!(primary.password.is_none(), "a standby needs a server without a password");
+        assert!(
+            primary.password.is_none(),
+            "a standby needs a server without a password"
+        );
         let server = Server::empty(PostgresOptions::default());
         let mut copy = server.command("pg_basebackup");
-        copy.args(["--no-sync", "-U", "postgres", "-h", "127.0.0.1", "-p", &primary.port.to_string()]);
-        run(copy.args(["-R", "-X", "stream", "-c", "fast", "-D"]).arg(server.data()));
+        copy.args([
+            "--no-sync",
+            "-U",
+            "postgres",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &primary.port.to_string(),
+        ]);
+        run(copy
+            .args(["-R", "-X", "stream", "-c", "fast", "-D"])
+            .arg(server.data()));
         server.run();
-        Self { authority: format!("postgres@127.0.0.1:{}", server.port), server: Some(server) }
+        Self {
+            authority: format!("postgres@127.0.0.1:{}", server.port),
+            server: Some(server),
+        }
     }
 
     /// Promotes a standby: it takes writes from now on.
@@ -100,10 +119,14 @@ impl Postgres {
     /// If it is none.
     pub fn promote(&self) {
         let server = self.own();
-        run(server.command("pg_ctl").args(["promote", "-w", "-D"]).arg(server.data()));
+        run(server
+            .command("pg_ctl")
+            .args(["promote", "-w", "-D"])
+            .arg(server.data()));
     }
 
-    /// Returns the server of the variable [`SERVER_VARIABLE`], or a server shared by this test process.
+    /// Returns the server of the variable [`SERVER_VARIABLE`], or a server shared by this test
+    /// process.
     ///
     /// Keep it as long as its databases are used.
     ///
@@ -119,8 +142,17 @@ impl Postgres {
         let given = std::env::var(SERVER_VARIABLE);
         let server = Arc::new(match given {
             Ok(url) => {
-                let authority = url.split_once("://").expect("a URL").1.split(['/', '?']).next().unwrap_or_default();
-                Self { authority: authority.to_owned(), server: None }
+                let authority = url
+                    .split_once("://")
+                    .expect("a URL")
+                    .1
+                    .split(['/', '?'])
+                    .next()
+                    .unwrap_or_default();
+                Self {
+                    authority: authority.to_owned(),
+                    server: None,
+                }
             }
             Err(_) => Self::start(),
         });
@@ -134,7 +166,9 @@ impl Postgres {
     /// If the server refuses.
     #[must_use]
     pub fn database(&self) -> String {
-        let moment = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_micros());
+        let moment = SystemTime::UNIX_EPOCH
+            .elapsed()
+            .map_or(0, |time| time.as_micros());
         let count = DATABASES.fetch_add(1, Ordering::Relaxed);
         let name = format!("t{moment}_{}_{count}", std::process::id());
         self.sql(&self.url(), &format!("CREATE DATABASE {name}"));
@@ -159,7 +193,10 @@ impl Postgres {
     /// If the URL of the server names none.
     #[must_use]
     pub fn address(&self) -> (String, u16) {
-        let (_, address) = self.authority.rsplit_once('@').unwrap_or(("", &self.authority));
+        let (_, address) = self
+            .authority
+            .rsplit_once('@')
+            .unwrap_or(("", &self.authority));
         let (host, port) = address.rsplit_once(':').unwrap_or((address, "5432"));
         (host.to_owned(), port.parse().expect("a port"))
     }
@@ -182,7 +219,18 @@ impl Postgres {
     /// If the SQL fails.
     #[must_use]
     pub fn query(&self, url: &str, sql: &str) -> String {
-        run(Command::new("psql").args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", sql]))
+        run(Command::new("psql").args([
+            "-X",
+            "-q",
+            "-A",
+            "-t",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-d",
+            url,
+            "-c",
+            sql,
+        ]))
     }
 
     /// Runs SQL.
@@ -210,7 +258,10 @@ impl Postgres {
             let children = children_of(server.id());
             let _ = server.kill();
             for child in children {
-                let _ = Command::new("kill").args(["-9", &child]).stderr(Stdio::null()).status();
+                let _ = Command::new("kill")
+                    .args(["-9", &child])
+                    .stderr(Stdio::null())
+                    .status();
             }
             let _ = server.wait();
         }
@@ -261,7 +312,10 @@ impl Server {
     /// Makes a server without data.
     fn empty(options: PostgresOptions) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .expect("a port")
+            .port();
         let server = Self {
             folder,
             programs: newest_programs(),
@@ -270,7 +324,8 @@ impl Server {
             settings: options.settings,
             running: Mutex::new(None),
         };
-        fs::set_permissions(server.folder.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
+        fs::set_permissions(server.folder.path(), fs::Permissions::from_mode(0o755))
+            .expect("a mode");
         own(server.folder.path());
         server
     }
@@ -280,14 +335,26 @@ impl Server {
         let server = Self::empty(options);
         let password_file = server.folder.path().join("password");
         let mut initdb = server.command("initdb");
-        initdb.args(["--no-sync", "-U", "postgres", "-E", "UTF8", "--locale=C", "--auth-local=trust", "-D"]);
+        initdb.args([
+            "--no-sync",
+            "-U",
+            "postgres",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "--auth-local=trust",
+            "-D",
+        ]);
         initdb.arg(server.data());
         match &server.password {
             None => initdb.arg("--auth-host=trust"),
             Some(password) => {
                 fs::write(&password_file, password).expect("a file");
                 own(&password_file);
-                initdb.arg("--auth-host=scram-sha-256").arg("--pwfile").arg(&password_file)
+                initdb
+                    .arg("--auth-host=scram-sha-256")
+                    .arg("--pwfile")
+                    .arg(&password_file)
             }
         };
         run(&mut initdb);
@@ -304,17 +371,35 @@ impl Server {
     fn run(&self) {
         let end = Instant::now() + STUCK;
         while Instant::now() < end {
-            let log =
-                fs::OpenOptions::new().create(true).append(true).open(self.folder.path().join("log")).expect("a log");
+            let log = fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(self.folder.path().join("log"))
+                .expect("a log");
             let mut command = self.command("postgres");
-            command.arg("-D").arg(self.data()).args(["-p", &self.port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
+            command.arg("-D").arg(self.data()).args([
+                "-p",
+                &self.port.to_string(),
+                "-c",
+                "listen_addresses=127.0.0.1",
+            ]);
             command.arg("-k").arg(self.folder.path());
             // Files in the data folder instead of shared memory that a killed server leaves behind.
-            command.args(["-c", "dynamic_shared_memory_type=mmap", "-c", "max_connections=200"]);
+            command.args([
+                "-c",
+                "dynamic_shared_memory_type=mmap",
+                "-c",
+                "max_connections=200",
+            ]);
             for (name, value) in &self.settings {
                 command.args(["-c", &format!("{name}={value}")]);
             }
-            let mut server = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("a server");
+            let mut server = command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(log)
+                .spawn()
+                .expect("a server");
             while Instant::now() < end && matches!(server.try_wait(), Ok(None)) {
                 if self.answers() {
                     *self.lock() = Some(server);
@@ -331,17 +416,34 @@ impl Server {
 
     fn answers(&self) -> bool {
         Command::new(self.programs.join("pg_isready"))
-            .args(["-q", "-t", "5", "-h", "127.0.0.1", "-p", &self.port.to_string()])
+            .args([
+                "-q",
+                "-t",
+                "5",
+                "-h",
+                "127.0.0.1",
+                "-p",
+                &self.port.to_string(),
+            ])
             .status()
             .is_ok_and(|status| status.success())
     }
 
     fn stop(&self) {
-        let Some(mut server) = self.lock().take() else { return };
+        let Some(mut server) = self.lock().take() else {
+            return;
+        };
         let id = server.id().to_string();
         // A frozen server gets no signal.
-        let _ = Command::new("kill").args(["-CONT", &id]).args(children_of(server.id())).stderr(Stdio::null()).status();
-        let _ = Command::new("kill").args(["-INT", &id]).stderr(Stdio::null()).status();
+        let _ = Command::new("kill")
+            .args(["-CONT", &id])
+            .args(children_of(server.id()))
+            .stderr(Stdio::null())
+            .status();
+        let _ = Command::new("kill")
+            .args(["-INT", &id])
+            .stderr(Stdio::null())
+            .status();
         let end = Instant::now() + STUCK;
         while Instant::now() < end && matches!(server.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(5));
@@ -361,7 +463,10 @@ impl Server {
     /// A program of the server. PostgreSQL refuses to run as root.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.programs.join(program));
-        command.current_dir(self.folder.path()).env("LC_ALL", "C").process_group(0);
+        command
+            .current_dir(self.folder.path())
+            .env("LC_ALL", "C")
+            .process_group(0);
         if let Some((user, group)) = other_user() {
             command.uid(user).gid(group);
         }
@@ -377,16 +482,33 @@ impl Drop for Server {
 
 #[allow(clippy::expect_used, reason = "a test without a server fails")]
 fn run(command: &mut Command) -> String {
-    let output = command.stdin(Stdio::null()).output().expect("a program of PostgreSQL");
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .expect("a program of PostgreSQL");
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout)
+        .trim_end()
+        .to_owned()
 }
 
 /// Returns the folder with the programs of the newest PostgreSQL of this machine.
 fn newest_programs() -> PathBuf {
-    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let versions = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten();
     let newest = versions
-        .filter_map(|entry| Some((entry.file_name().to_str()?.parse::<u32>().ok()?, entry.path().join("bin"))))
+        .filter_map(|entry| {
+            Some((
+                entry.file_name().to_str()?.parse::<u32>().ok()?,
+                entry.path().join("bin"),
+            ))
+        })
         .filter(|(_, programs)| programs.join("initdb").exists())
         .max();
     // Elsewhere than on Debian they are on the path.
@@ -401,9 +523,15 @@ pub(crate) fn other_user() -> Option<(u32, u32)> {
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     is_root.then(|| {
         let users = fs::read_to_string("/etc/passwd").expect("a list of users");
-        let line = users.lines().find(|line| line.starts_with("postgres:")).expect("a user \"postgres\"");
+        let line = users
+            .lines()
+            .find(|line| line.starts_with("postgres:"))
+            .expect("a user \"postgres\"");
         let fields: Vec<&str> = line.split(':').collect();
-        (fields[2].parse().expect("a user"), fields[3].parse().expect("a group"))
+        (
+            fields[2].parse().expect("a user"),
+            fields[3].parse().expect("a group"),
+        )
     })
 }
 
@@ -416,6 +544,7 @@ pub(crate) fn own(path: &Path) {
 
 /// A server has one thread, so its children are all listed there.
 fn children_of(parent: u32) -> Vec<String> {
-    let listed = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+    let listed =
+        fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
     listed.split_whitespace().map(ToOwned::to_owned).collect()
 }

@@ -1,7 +1,8 @@
-//! Recorder between a program and its PostgreSQL server: every statement that is sent, and its plan.
+//! Recorder between a program and its PostgreSQL server: every statement that is sent, and its
+//! plan.
 //!
-//! It reads the wire protocol (PostgreSQL 15, section 55.7), so it sees what the program sends, whatever that says of
-//! itself. Connections through it are never encrypted.
+//! It reads the wire protocol (PostgreSQL 15, section 55.7), so it sees what the program sends,
+//! whatever that says of itself. Connections through it are never encrypted.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -90,7 +91,9 @@ impl StatementRecorder {
     /// Makes the server explain every statement of new sessions in a database.
     pub fn explain(server: &Postgres, url: &str) {
         let name = url.rsplit_once('/').map_or("", |(_, name)| name);
-        let set = EXPLAIN.iter().map(|(setting, value)| format!("ALTER DATABASE {name} SET {setting} = {value};"));
+        let set = EXPLAIN
+            .iter()
+            .map(|(setting, value)| format!("ALTER DATABASE {name} SET {setting} = {value};"));
         server.sql(&server.url(), &set.collect::<String>());
     }
 
@@ -120,7 +123,9 @@ fn serve(mut client: TcpStream, address: &(String, u16), log: &Arc<Mutex<Log>>) 
         client.read_exact(&mut length)?;
         let mut rest = vec![0; (u32::from_be_bytes(length) as usize).saturating_sub(4)];
         client.read_exact(&mut rest)?;
-        let code = rest.first_chunk().map_or(0, |code| u32::from_be_bytes(*code));
+        let code = rest
+            .first_chunk()
+            .map_or(0, |code| u32::from_be_bytes(*code));
         if ENCRYPTIONS.contains(&code) {
             client.write_all(b"N")?;
             continue;
@@ -130,7 +135,8 @@ fn serve(mut client: TcpStream, address: &(String, u16), log: &Arc<Mutex<Log>>) 
     let mut server = TcpStream::connect((address.0.as_str(), address.1))?;
     server.set_nodelay(true)?;
     server.write_all(&first)?;
-    let (from_server, to_client, answers) = (server.try_clone()?, client.try_clone()?, Arc::clone(log));
+    let (from_server, to_client, answers) =
+        (server.try_clone()?, client.try_clone()?, Arc::clone(log));
     let back = thread::spawn(move || {
         let mut writer = to_client;
         let _ = messages(from_server, |kind, body, whole| {
@@ -153,7 +159,10 @@ fn serve(mut client: TcpStream, address: &(String, u16), log: &Arc<Mutex<Log>>) 
 }
 
 /// Reads messages until the connection ends: their type, their body, and all of their bytes.
-fn messages(mut from: TcpStream, mut handle: impl FnMut(u8, &[u8], &[u8]) -> io::Result<()>) -> io::Result<()> {
+fn messages(
+    mut from: TcpStream,
+    mut handle: impl FnMut(u8, &[u8], &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
     let (mut waiting, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
     loop {
         let count = from.read(&mut chunk)?;
@@ -162,9 +171,14 @@ fn messages(mut from: TcpStream, mut handle: impl FnMut(u8, &[u8], &[u8]) -> io:
         }
         waiting.extend_from_slice(&chunk[..count]);
         let mut start = 0;
-        while let Some(length) = waiting[start..].get(1..5).and_then(|length| length.first_chunk::<4>()) {
+        while let Some(length) = waiting[start..]
+            .get(1..5)
+            .and_then(|length| length.first_chunk::<4>())
+        {
             let end = start + 1 + u32::from_be_bytes(*length) as usize;
-            let Some(whole) = waiting.get(start..end) else { break };
+            let Some(whole) = waiting.get(start..end) else {
+                break;
+            };
             handle(whole[0], &whole[5..], whole)?;
             start = end;
         }
@@ -182,7 +196,9 @@ struct Sending {
 impl Sending {
     /// Returns the statement that a message runs, if it runs one.
     fn statement(&mut self, kind: u8, body: &[u8]) -> Option<String> {
-        let mut texts = body.split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text).into_owned());
+        let mut texts = body
+            .split(|byte| *byte == 0)
+            .map(|text| String::from_utf8_lossy(text).into_owned());
         let mut next = || texts.next().unwrap_or_default();
         match kind {
             b'Q' => return Some(next()),
@@ -207,11 +223,17 @@ fn plan_of(kind: u8, body: &[u8]) -> Option<RecordedPlan> {
     if kind != b'N' {
         return None;
     }
-    let text = body.split(|byte| *byte == 0).find_map(|field| field.strip_prefix(b"M"))?;
+    let text = body
+        .split(|byte| *byte == 0)
+        .find_map(|field| field.strip_prefix(b"M"))?;
     let (_, plan) = std::str::from_utf8(text).ok()?.split_once("plan:\n")?;
     let plan: Value = serde_json::from_str(plan).ok()?;
     let sql = plan["Query Text"].as_str()?.to_owned();
-    Some(RecordedPlan { sql, buffers: buffers(&plan["Plan"]), plan })
+    Some(RecordedPlan {
+        sql,
+        buffers: buffers(&plan["Plan"]),
+        plan,
+    })
 }
 
 /// Returns the buffers of a node with all below it.
@@ -220,8 +242,9 @@ fn plan_of(kind: u8, body: &[u8]) -> Option<RecordedPlan> {
 fn buffers(node: &Value) -> u64 {
     let own = |name: &str| node[name].as_u64().unwrap_or_default();
     let beside = node["Plans"].as_array().into_iter().flatten();
-    let beside =
-        beside.filter(|below| below["Parent Relationship"] == "InitPlan" && below["Node Type"] == "ModifyTable");
+    let beside = beside.filter(|below| {
+        below["Parent Relationship"] == "InitPlan" && below["Node Type"] == "ModifyTable"
+    });
     own("Shared Hit Blocks") + own("Shared Read Blocks") + beside.map(buffers).sum::<u64>()
 }
 
@@ -232,11 +255,17 @@ mod tests {
     #[test]
     fn messages_are_read_as_statements() {
         let mut sending = Sending::default();
-        assert_eq!(sending.statement(b'Q', b"BEGIN\0").as_deref(), Some("BEGIN"));
+        assert_eq!(
+            sending.statement(b'Q', b"BEGIN\0").as_deref(),
+            Some("BEGIN")
+        );
         assert_eq!(sending.statement(b'P', b"s1\0SELECT 1\0\0\0"), None);
         assert_eq!(sending.statement(b'B', b"\0s1\0\0\0\0\0"), None);
         for _ in 0..2 {
-            assert_eq!(sending.statement(b'E', b"\0\0\0\0\0").as_deref(), Some("SELECT 1"));
+            assert_eq!(
+                sending.statement(b'E', b"\0\0\0\0\0").as_deref(),
+                Some("SELECT 1")
+            );
         }
     }
 

@@ -25,7 +25,10 @@ impl RecordingBus {
     }
 
     /// Returns all events so far, as JSON, in order.
-    #[allow(clippy::expect_used, reason = "an event is always written, and no test tells more than are kept")]
+    #[allow(
+        clippy::expect_used,
+        reason = "an event is always written, and no test tells more than are kept"
+    )]
     pub async fn events(&self) -> Vec<Value> {
         let mut kept = self.0.subscribe_after(0).expect("every event is kept");
         let mut recording_bus = Vec::new();

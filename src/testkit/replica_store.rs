@@ -17,7 +17,10 @@ pub struct Gate {
 
 impl Default for Gate {
     fn default() -> Self {
-        Self { shut: watch::Sender::new(false), waiting: watch::Sender::new(0) }
+        Self {
+            shut: watch::Sender::new(false),
+            waiting: watch::Sender::new(0),
+        }
     }
 }
 
@@ -35,7 +38,11 @@ impl Gate {
     /// Waits until a write is blocked at the gate.
     pub async fn reached(&self) {
         // Fails only without a sender, which is this gate itself.
-        let _ = self.waiting.subscribe().wait_for(|waiting| *waiting > 0).await;
+        let _ = self
+            .waiting
+            .subscribe()
+            .wait_for(|waiting| *waiting > 0)
+            .await;
     }
 
     async fn pass(&self) {

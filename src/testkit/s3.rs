@@ -59,9 +59,18 @@ impl S3 {
             "credentials": [{"accessKey": key_id, "secretKey": secret}],
             "actions": ["Admin", "Read", "Write", "List", "Tagging"],
         }]});
-        fs::write(server.folder.path().join("identities.json"), identities.to_string()).expect("a file");
+        fs::write(
+            server.folder.path().join("identities.json"),
+            identities.to_string(),
+        )
+        .expect("a file");
         server.run();
-        Self { authority: format!("127.0.0.1:{}", server.ports[6]), key_id, secret, server: Some(server) }
+        Self {
+            authority: format!("127.0.0.1:{}", server.ports[6]),
+            key_id,
+            secret,
+            server: Some(server),
+        }
     }
 
     /// Returns the server of the variable [`S3_VARIABLE`], or a server shared by this test process.
@@ -80,8 +89,13 @@ impl S3 {
         let given = std::env::var(S3_VARIABLE);
         let server = Arc::new(match given {
             Ok(url) => {
-                let rest = url.strip_prefix("http://").expect("http://key:secret@host:port");
-                let (credentials, authority) = rest.trim_end_matches('/').split_once('@').expect("credentials");
+                let rest = url
+                    .strip_prefix("http://")
+                    .expect("http://key:secret@host:port");
+                let (credentials, authority) = rest
+                    .trim_end_matches('/')
+                    .split_once('@')
+                    .expect("credentials");
                 let (key_id, secret) = credentials.split_once(':').expect("key:secret");
                 Self {
                     authority: authority.to_owned(),
@@ -102,8 +116,15 @@ impl S3 {
     /// If the server refuses.
     #[must_use]
     pub fn bucket(&self) -> String {
-        let name = format!("b{}-{}-{}", std::process::id(), nanos(), BUCKETS.fetch_add(1, Ordering::Relaxed));
-        let (status, body) = self.ask("PUT", &format!("/{name}"), "", b"").expect("an answer");
+        let name = format!(
+            "b{}-{}-{}",
+            std::process::id(),
+            nanos(),
+            BUCKETS.fetch_add(1, Ordering::Relaxed)
+        );
+        let (status, body) = self
+            .ask("PUT", &format!("/{name}"), "", b"")
+            .expect("an answer");
         assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
         name
     }
@@ -116,14 +137,23 @@ impl S3 {
         for key in self.keys(name) {
             let _ = self.ask("DELETE", &format!("/{name}/{key}"), "", b"");
         }
-        let (status, body) = self.ask("DELETE", &format!("/{name}"), "", b"").expect("an answer");
-        assert!(matches!(status, 200 | 204), "{status} {}", String::from_utf8_lossy(&body));
+        let (status, body) = self
+            .ask("DELETE", &format!("/{name}"), "", b"")
+            .expect("an answer");
+        assert!(
+            matches!(status, 200 | 204),
+            "{status} {}",
+            String::from_utf8_lossy(&body)
+        );
     }
 
     /// Returns the setting `artifacts.url` for a bucket and a prefix.
     #[must_use]
     pub fn url(&self, bucket: &str, prefix: &str) -> String {
-        format!("s3://{bucket}/{prefix}?endpoint=http://{}&region={REGION}", self.authority)
+        format!(
+            "s3://{bucket}/{prefix}?endpoint=http://{}&region={REGION}",
+            self.authority
+        )
     }
 
     /// Returns the address of the server: `host:port`.
@@ -153,7 +183,9 @@ impl S3 {
         let mut keys = Vec::new();
         let mut query = "list-type=2".to_owned();
         loop {
-            let (status, body) = self.ask("GET", &format!("/{bucket}"), &query, b"").expect("an answer");
+            let (status, body) = self
+                .ask("GET", &format!("/{bucket}"), &query, b"")
+                .expect("an answer");
             let body = String::from_utf8_lossy(&body).into_owned();
             assert_eq!(status, 200, "{body}");
             keys.extend(between(&body, "<Key>", "</Key>"));
@@ -174,7 +206,9 @@ impl S3 {
     /// If the server does not answer.
     #[must_use]
     pub fn get(&self, bucket: &str, key: &str) -> Option<Vec<u8>> {
-        let (status, body) = self.ask("GET", &format!("/{bucket}/{key}"), "", b"").expect("an answer");
+        let (status, body) = self
+            .ask("GET", &format!("/{bucket}/{key}"), "", b"")
+            .expect("an answer");
         (status == 200).then_some(body)
     }
 
@@ -183,7 +217,9 @@ impl S3 {
     /// # Panics
     /// If the server refuses.
     pub fn put(&self, bucket: &str, key: &str, body: &[u8]) {
-        let (status, answer) = self.ask("PUT", &format!("/{bucket}/{key}"), "", body).expect("an answer");
+        let (status, answer) = self
+            .ask("PUT", &format!("/{bucket}/{key}"), "", body)
+            .expect("an answer");
         assert_eq!(status, 200, "{}", String::from_utf8_lossy(&answer));
     }
 
@@ -192,8 +228,14 @@ impl S3 {
     /// # Panics
     /// If the server refuses.
     pub fn delete(&self, bucket: &str, key: &str) {
-        let (status, answer) = self.ask("DELETE", &format!("/{bucket}/{key}"), "", b"").expect("an answer");
-        assert!(matches!(status, 200 | 204), "{}", String::from_utf8_lossy(&answer));
+        let (status, answer) = self
+            .ask("DELETE", &format!("/{bucket}/{key}"), "", b"")
+            .expect("an answer");
+        assert!(
+            matches!(status, 200 | 204),
+            "{}",
+            String::from_utf8_lossy(&answer)
+        );
     }
 
     /// Kills a private server with SIGKILL.
@@ -219,12 +261,24 @@ impl S3 {
     /// Sends a signed request (AWS Signature Version 4) and returns status and body.
     ///
     /// The names in a query must be sorted.
-    fn ask(&self, method: &str, path: &str, query: &str, body: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        query: &str,
+        body: &[u8],
+    ) -> std::io::Result<(u16, Vec<u8>)> {
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
         let (day, time) = amazon_time(now);
         let hash = hex(digest::digest(&digest::SHA256, body).as_ref());
         let signed = "host;x-amz-content-sha256;x-amz-date";
-        let headers = format!("host:{}\nx-amz-content-sha256:{hash}\nx-amz-date:{time}\n", self.authority);
+        let headers = format!(
+            "host:{}\nx-amz-content-sha256:{hash}\nx-amz-date:{time}\n",
+            self.authority
+        );
         let request = format!("{method}\n{path}\n{query}\n{headers}\n{signed}\n{hash}");
         let scope = format!("{day}/{REGION}/s3/aws4_request");
         let request = hex(digest::digest(&digest::SHA256, request.as_bytes()).as_ref());
@@ -232,7 +286,10 @@ impl S3 {
         for part in [day.as_str(), REGION, "s3", "aws4_request"] {
             key = sign(&key, part);
         }
-        let signature = hex(&sign(&key, &format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{request}")));
+        let signature = hex(&sign(
+            &key,
+            &format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{request}"),
+        ));
         let question = if query.is_empty() { "" } else { "?" };
         let head = format!(
             "{method} {path}{question}{query} HTTP/1.1\r\nhost: {}\r\nx-amz-date: {time}\r\nx-amz-content-sha256: {hash}\r\n\
@@ -248,11 +305,22 @@ impl S3 {
         stream.write_all(body)?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;
-        let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or(answer.len());
+        let end = answer
+            .windows(4)
+            .position(|window| window == b"\r\n\r\n")
+            .unwrap_or(answer.len());
         let head = String::from_utf8_lossy(&answer[..end]).to_lowercase();
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .unwrap_or(0);
         let rest = answer.get(end + 4..).unwrap_or_default();
-        let body = if head.contains("transfer-encoding: chunked") { unchunked(rest) } else { rest.to_vec() };
+        let body = if head.contains("transfer-encoding: chunked") {
+            unchunked(rest)
+        } else {
+            rest.to_vec()
+        };
         Ok((status, body))
     }
 }
@@ -260,23 +328,52 @@ impl S3 {
 #[allow(clippy::expect_used, reason = "a test without a server fails")]
 impl Server {
     fn create() -> Self {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/support/s3/install.sh");
-        let output = Command::new(script).stdin(Stdio::null()).output().expect("a script");
-        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+        let script = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../tests/support/s3/install.sh"
+        );
+        let output = Command::new(script)
+            .stdin(Stdio::null())
+            .output()
+            .expect("a script");
+        assert!(
+            output.status.success(),
+            "{script}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let program = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-        let free: Vec<TcpListener> =
-            (0..8).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>().expect("ports");
-        let ports = free.iter().map(|listener| listener.local_addr().map(|a| a.port())).collect::<Result<_, _>>();
+        let free: Vec<TcpListener> = (0..8)
+            .map(|_| TcpListener::bind("127.0.0.1:0"))
+            .collect::<Result<_, _>>()
+            .expect("ports");
+        let ports = free
+            .iter()
+            .map(|listener| listener.local_addr().map(|a| a.port()))
+            .collect::<Result<_, _>>();
         let folder = tempfile::tempdir().expect("a folder");
-        Self { folder, program, ports: ports.expect("ports"), running: Mutex::new(None) }
+        Self {
+            folder,
+            program,
+            ports: ports.expect("ports"),
+            running: Mutex::new(None),
+        }
     }
 
     /// Starts the server and waits until it answers.
     fn run(&self) {
         let log = self.folder.path().join("log");
-        let file = fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log");
-        let mut server =
-            self.command().stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).spawn().expect("a server");
+        let file = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .expect("a log");
+        let mut server = self
+            .command()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file)
+            .spawn()
+            .expect("a server");
         let end = Instant::now() + STUCK;
         while Instant::now() < end && matches!(server.try_wait(), Ok(None)) {
             if answers(self.ports[6]) {
@@ -287,13 +384,22 @@ impl Server {
         }
         let _ = server.kill();
         let _ = server.wait();
-        panic!("the server does not start:\n{}", fs::read_to_string(log).unwrap_or_default());
+        panic!(
+            "the server does not start:\n{}",
+            fs::read_to_string(log).unwrap_or_default()
+        );
     }
 
     fn command(&self) -> Command {
         let folder: &Path = self.folder.path();
         let mut command = Command::new(&self.program);
-        command.args(["-logtostderr=true", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3"]);
+        command.args([
+            "-logtostderr=true",
+            "server",
+            "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1",
+            "-s3",
+        ]);
         let names = [
             "master.port",
             "master.port.grpc",
@@ -304,12 +410,28 @@ impl Server {
             "s3.port",
             "s3.port.grpc",
         ];
-        command.args(names.iter().zip(&self.ports).map(|(name, port)| format!("-{name}={port}")));
-        command.args(["-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.iam=false", "-s3.autoCreateBucket=false"]);
+        command.args(
+            names
+                .iter()
+                .zip(&self.ports)
+                .map(|(name, port)| format!("-{name}={port}")),
+        );
+        command.args([
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            "-s3.iam=false",
+            "-s3.autoCreateBucket=false",
+        ]);
         command.args(["-volume.max=0", "-master.volumeSizeLimitMB=64"]);
         command.arg(format!("-dir={}", folder.display()));
-        command.arg(format!("-s3.config={}", folder.join("identities.json").display()));
-        command.arg(format!("-s3.localSocket={}", folder.join("s3.sock").display()));
+        command.arg(format!(
+            "-s3.config={}",
+            folder.join("identities.json").display()
+        ));
+        command.arg(format!(
+            "-s3.localSocket={}",
+            folder.join("s3.sock").display()
+        ));
         command.current_dir(folder).process_group(0);
         command
     }
@@ -342,31 +464,45 @@ fn answers(port: u16) -> bool {
 }
 
 fn nanos() -> u128 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos()
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_nanos()
 }
 
 fn sign(key: &[u8], text: &str) -> Vec<u8> {
-    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes()).as_ref().to_vec()
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes())
+        .as_ref()
+        .to_vec()
 }
 
 fn encode(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                char::from(byte).to_string()
+            }
             other => format!("%{other:02X}"),
         })
         .collect()
 }
 
 fn between(text: &str, start: &str, end: &str) -> Vec<String> {
-    text.split(start).skip(1).filter_map(|rest| Some(rest.split_once(end)?.0.to_owned())).collect()
+    text.split(start)
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once(end)?.0.to_owned()))
+        .collect()
 }
 
 fn unchunked(mut rest: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     while let Some(at) = rest.windows(2).position(|window| window == b"\r\n") {
-        let size = std::str::from_utf8(&rest[..at]).ok().and_then(|size| usize::from_str_radix(size.trim(), 16).ok());
-        let (Some(size), Some(data)) = (size.filter(|size| *size > 0), rest.get(at + 2..)) else { break };
+        let size = std::str::from_utf8(&rest[..at])
+            .ok()
+            .and_then(|size| usize::from_str_radix(size.trim(), 16).ok());
+        let (Some(size), Some(data)) = (size.filter(|size| *size > 0), rest.get(at + 2..)) else {
+            break;
+        };
         let size = size.min(data.len());
         body.extend_from_slice(&data[..size]);
         rest = data.get(size + 2..).unwrap_or_default();
@@ -384,10 +520,19 @@ fn amazon_time(seconds: u64) -> (String, String) {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * of_year + 2) / 153;
     let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     let date = format!("{year:04}{month:02}{day:02}");
     let of_day = seconds % 86_400;
-    let time = format!("{date}T{:02}{:02}{:02}Z", of_day / 3600, of_day / 60 % 60, of_day % 60);
+    let time = format!(
+        "{date}T{:02}{:02}{:02}Z",
+        of_day / 3600,
+        of_day / 60 % 60,
+        of_day % 60
+    );
     (date, time)
 }

@@ -10,8 +10,8 @@ use tokio::process::Command;
 
 /// Session without a sandbox, for tests of handlers.
 ///
-/// Commands run in a temporary folder of this machine, and see it under its real path. Outputs are kept whole. There
-/// are no memory or disk limits.
+/// Commands run in a temporary folder of this machine, and see it under its real path. Outputs are
+/// kept whole. There are no memory or disk limits.
 #[derive(Debug)]
 pub struct FolderSession {
     _root: tempfile::TempDir,
@@ -26,12 +26,17 @@ impl FolderSession {
     /// If the folders cannot be created.
     #[must_use]
     pub fn new() -> Self {
-        let root = tempfile::tempdir().unwrap_or_else(|error| panic!("no temporary folder: {error}"));
+        let root =
+            tempfile::tempdir().unwrap_or_else(|error| panic!("no temporary folder: {error}"));
         let (folder, supplies) = (root.path().join("folder"), root.path().join("supplies"));
         for path in [&folder, &supplies] {
             std::fs::create_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         }
-        Self { _root: root, folder, supplies }
+        Self {
+            _root: root,
+            folder,
+            supplies,
+        }
     }
 }
 
@@ -69,9 +74,13 @@ impl Session for FolderSession {
 
     async fn exec(&self, command: Exec) -> Result<Executed> {
         let started = Instant::now();
-        let failed = |error| Error::new(Code::SessionUnavailable, "the command cannot be started").with_source(error);
-        let (program, arguments) =
-            command.argv.split_first().ok_or_else(|| Error::new(Code::InvalidInput, "the command is empty"))?;
+        let failed = |error| {
+            Error::new(Code::SessionUnavailable, "the command cannot be started").with_source(error)
+        };
+        let (program, arguments) = command
+            .argv
+            .split_first()
+            .ok_or_else(|| Error::new(Code::InvalidInput, "the command is empty"))?;
         let mut child = Command::new(program);
         child
             .args(arguments)
@@ -85,7 +94,8 @@ impl Session for FolderSession {
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         let mut child = child.spawn().map_err(failed)?;
-        let (mut stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (mut stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let run = async {
             let feed = async {
@@ -107,14 +117,26 @@ impl Session for FolderSession {
             child.wait().await
         };
         let ended = match tokio::time::timeout(command.timeout, run).await {
-            Ok(status) => status.map_err(failed)?.code().map_or(Ended::Signalled(9), Ended::Exited),
+            Ok(status) => status
+                .map_err(failed)?
+                .code()
+                .map_or(Ended::Signalled(9), Ended::Exited),
             Err(_) => Ended::TimedOut,
         };
         if command.merge_stderr {
             out.append(&mut err);
         }
-        let captured = |bytes| Captured { head: bytes, tail: Vec::new(), left_out: 0 };
+        let captured = |bytes| Captured {
+            head: bytes,
+            tail: Vec::new(),
+            left_out: 0,
+        };
         let duration: Duration = started.elapsed();
-        Ok(Executed { stdout: captured(out), stderr: captured(err), ended, duration })
+        Ok(Executed {
+            stdout: captured(out),
+            stderr: captured(err),
+            ended,
+            duration,
+        })
     }
 }

@@ -43,11 +43,21 @@ pub(crate) fn read(stream: &TcpStream) -> Option<Request> {
     }
     let mut body = vec![0; length.min(MAX_BODY)];
     reader.read_exact(&mut body).ok()?;
-    Some(Request { method, target, authorization, body })
+    Some(Request {
+        method,
+        target,
+        authorization,
+        body,
+    })
 }
 
 /// Writes an answer.
-pub(crate) fn answer(mut stream: &TcpStream, status: u16, headers: &[(String, String)], body: &str) {
+pub(crate) fn answer(
+    mut stream: &TcpStream,
+    status: u16,
+    headers: &[(String, String)],
+    body: &str,
+) {
     let mut head = format!(
         "HTTP/1.1 {status} Answer\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n",
         body.len()

@@ -19,20 +19,34 @@ pub fn keyring() -> KeyRing {
     KeyRing::parse(("KEY", KEY), None).expect("a key ring")
 }
 
-/// Returns settings of an engine whose store has all the time that it needs: for tests that are not about its budgets.
+/// Returns settings of an engine whose store has all the time that it needs: for tests that are not
+/// about its budgets.
 #[must_use]
 pub fn patient() -> EngineConfig {
-    let cache = CacheConfig { read_budget: STUCK, write_budget: STUCK, ..CacheConfig::default() };
-    EngineConfig { cache, ..EngineConfig::default() }
+    let cache = CacheConfig {
+        read_budget: STUCK,
+        write_budget: STUCK,
+        ..CacheConfig::default()
+    };
+    EngineConfig {
+        cache,
+        ..EngineConfig::default()
+    }
 }
 
 /// Opens a sealed store in memory.
 #[allow(clippy::expect_used, reason = "a store in memory always opens")]
 pub async fn sealed_memory(clock: Arc<dyn Clock>) -> Arc<dyn Store> {
-    helmdeck_memory::open("memory:", keyring(), Config::default(), clock).await.expect("a store")
+    helmdeck_memory::open("memory:", keyring(), Config::default(), clock)
+        .await
+        .expect("a store")
 }
 
 /// Opens gate 1 with a store in memory.
 pub async fn memory(clock: Arc<dyn Clock>) -> Memory {
-    Memory { store: sealed_memory(clock).await, keyring: Arc::new(keyring()), system: None }
+    Memory {
+        store: sealed_memory(clock).await,
+        keyring: Arc::new(keyring()),
+        system: None,
+    }
 }

@@ -1,4 +1,5 @@
-//! Waits of asynchronous tests, as [`wait_for`](helmdeck_core::waiting::wait_for) waits on a thread.
+//! Waits of asynchronous tests, as [`wait_for`](helmdeck_core::waiting::wait_for) waits on a
+//! thread.
 
 use std::fmt::Display;
 use std::future::Future;

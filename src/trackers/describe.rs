@@ -1,6 +1,8 @@
-//! The description of an issue in a tracker: what people wrote, the list of criteria, and the mark of its creation.
+//! The description of an issue in a tracker: what people wrote, the list of criteria, and the mark
+//! of its creation.
 //!
-//! Criteria are a list of `- [ ]` under a heading "Acceptance criteria". Nothing else of the text is touched.
+//! Criteria are a list of `- [ ]` under a heading "Acceptance criteria". Nothing else of the text
+//! is touched.
 
 use helmdeck_forge_documents::tracking::CheckItem;
 
@@ -46,28 +48,52 @@ fn section(text: &str) -> Option<(usize, usize, Vec<CheckItem>)> {
 
 fn is_heading(line: &str) -> bool {
     let rest = line.trim_start_matches('#');
-    rest.len() < line.len() && rest.trim().trim_end_matches(':').eq_ignore_ascii_case(HEADING)
+    rest.len() < line.len()
+        && rest
+            .trim()
+            .trim_end_matches(':')
+            .eq_ignore_ascii_case(HEADING)
 }
 
 fn item(line: &str) -> Option<CheckItem> {
-    let rest = line.strip_prefix("- ").or_else(|| line.strip_prefix("* "))?.trim_start();
+    let rest = line
+        .strip_prefix("- ")
+        .or_else(|| line.strip_prefix("* "))?
+        .trim_start();
     let (done, text) = match rest.strip_prefix("[ ]").or_else(|| rest.strip_prefix("[]")) {
         Some(text) => (false, text),
-        None => (true, rest.strip_prefix("[x]").or_else(|| rest.strip_prefix("[X]"))?),
+        None => (
+            true,
+            rest.strip_prefix("[x]")
+                .or_else(|| rest.strip_prefix("[X]"))?,
+        ),
     };
     let text = text.trim();
-    (!text.is_empty()).then(|| CheckItem { text: text.to_owned(), done })
+    (!text.is_empty()).then(|| CheckItem {
+        text: text.to_owned(),
+        done,
+    })
 }
 
 /// Splits a description.
 pub(crate) fn split(description: &str) -> Parts {
     let (text, _) = mark::split(description);
     let Some((begin, end, criteria)) = section(text) else {
-        return Parts { text: text.trim().to_owned(), criteria: Vec::new() };
+        return Parts {
+            text: text.trim().to_owned(),
+            criteria: Vec::new(),
+        };
     };
     let (before, after) = (text[..begin].trim(), text[end..].trim());
-    let gap = if before.is_empty() || after.is_empty() { "" } else { "\n\n" };
-    Parts { text: format!("{before}{gap}{after}"), criteria }
+    let gap = if before.is_empty() || after.is_empty() {
+        ""
+    } else {
+        "\n\n"
+    };
+    Parts {
+        text: format!("{before}{gap}{after}"),
+        criteria,
+    }
 }
 
 /// Returns a description with another text or other criteria. `None` leaves a part as it is.
@@ -84,7 +110,11 @@ pub(crate) fn put(description: &str, text: Option<&str>, criteria: Option<&[Chec
         let list = print(items);
         body = match section(&body) {
             Some((begin, end, _)) => {
-                let tail = if body[..end].ends_with('\n') && !list.is_empty() { "\n" } else { "" };
+                let tail = if body[..end].ends_with('\n') && !list.is_empty() {
+                    "\n"
+                } else {
+                    ""
+                };
                 format!("{}{list}{tail}{}", &body[..begin], &body[end..])
             }
             None => join(body.trim_end(), &list),
@@ -92,12 +122,20 @@ pub(crate) fn put(description: &str, text: Option<&str>, criteria: Option<&[Chec
     }
     let body = body.trim_end();
     // A list must not end in the mark: what people add below it would be another item.
-    let gap = if body.is_empty() || mark.is_empty() || mark.starts_with(char::is_whitespace) { "" } else { "\n\n" };
+    let gap = if body.is_empty() || mark.is_empty() || mark.starts_with(char::is_whitespace) {
+        ""
+    } else {
+        "\n\n"
+    };
     format!("{body}{gap}{mark}")
 }
 
 fn join(before: &str, after: &str) -> String {
-    let gap = if before.is_empty() || after.is_empty() { "" } else { "\n\n" };
+    let gap = if before.is_empty() || after.is_empty() {
+        ""
+    } else {
+        "\n\n"
+    };
     format!("{before}{gap}{after}")
 }
 
@@ -105,8 +143,12 @@ fn print(items: &[CheckItem]) -> String {
     if items.is_empty() {
         return String::new();
     }
-    let line = |item: &CheckItem| format!("- [{}] {}", if item.done { 'x' } else { ' ' }, item.text);
-    format!("## {HEADING}\n\n{}", items.iter().map(line).collect::<Vec<_>>().join("\n"))
+    let line =
+        |item: &CheckItem| format!("- [{}] {}", if item.done { 'x' } else { ' ' }, item.text);
+    format!(
+        "## {HEADING}\n\n{}",
+        items.iter().map(line).collect::<Vec<_>>().join("\n")
+    )
 }
 
 #[cfg(test)]
@@ -116,26 +158,51 @@ mod tests {
     use super::*;
 
     fn items(all: &[(&str, bool)]) -> Vec<CheckItem> {
-        all.iter().map(|(text, done)| CheckItem { text: (*text).to_owned(), done: *done }).collect()
+        all.iter()
+            .map(|(text, done)| CheckItem {
+                text: (*text).to_owned(),
+                done: *done,
+            })
+            .collect()
     }
 
-    const PEOPLE: &str =
-        "Intro, *kept*.\n\n### Acceptance Criteria:\n\n* [x] one\n- [ ] two\n\nMore text\n- [ ] no criterion\n";
+    const PEOPLE: &str = "Intro, *kept*.\n\n### Acceptance Criteria:\n\n* [x] one\n- [ ] two\n\nMore text\n- [ ] no criterion\n";
 
     #[test]
     fn the_list_is_found_under_its_heading() {
         let parts = split(PEOPLE);
         assert_eq!(parts.criteria, items(&[("one", true), ("two", false)]));
-        assert_eq!(parts.text, "Intro, *kept*.\n\nMore text\n- [ ] no criterion");
-        assert_eq!(split("- [ ] a"), Parts { text: "- [ ] a".into(), criteria: Vec::new() });
-        assert_eq!(split("```\n## Acceptance criteria\n- [ ] a\n```").criteria, Vec::new());
+        assert_eq!(
+            parts.text,
+            "Intro, *kept*.\n\nMore text\n- [ ] no criterion"
+        );
+        assert_eq!(
+            split("- [ ] a"),
+            Parts {
+                text: "- [ ] a".into(),
+                criteria: Vec::new()
+            }
+        );
+        assert_eq!(
+            split("```\n## Acceptance criteria\n- [ ] a\n```").criteria,
+            Vec::new()
+        );
     }
 
     #[test]
     fn text_around_the_list_is_not_touched() {
-        let put_in = put(PEOPLE, None, Some(&items(&[("one", true), ("two", true), ("three", false)])));
-        assert!(put_in.starts_with("Intro, *kept*.\n\n## Acceptance criteria\n\n- [x] one\n- [x] two\n- [ ] three\n"));
-        assert!(put_in.ends_with("\nMore text\n- [ ] no criterion"), "{put_in}");
+        let put_in = put(
+            PEOPLE,
+            None,
+            Some(&items(&[("one", true), ("two", true), ("three", false)])),
+        );
+        assert!(put_in.starts_with(
+            "Intro, *kept*.\n\n## Acceptance criteria\n\n- [x] one\n- [x] two\n- [ ] three\n"
+        ));
+        assert!(
+            put_in.ends_with("\nMore text\n- [ ] no criterion"),
+            "{put_in}"
+        );
         assert_eq!(put(PEOPLE, None, None), PEOPLE.trim_end());
         assert_eq!(split(&put(PEOPLE, None, Some(&[]))).criteria, Vec::new());
     }
@@ -154,8 +221,18 @@ mod tests {
             for text in ["", "new\n\ntext", "# a\n- b"] {
                 for criteria in [items(&[]), items(&[("a", false), ("b", true)])] {
                     let made = put(before, Some(text), Some(&criteria));
-                    assert_eq!(split(&made), Parts { text: text.to_owned(), criteria }, "{made}");
-                    assert_eq!(mark::split(&made).1.is_empty(), mark::split(before).1.is_empty());
+                    assert_eq!(
+                        split(&made),
+                        Parts {
+                            text: text.to_owned(),
+                            criteria
+                        },
+                        "{made}"
+                    );
+                    assert_eq!(
+                        mark::split(&made).1.is_empty(),
+                        mark::split(before).1.is_empty()
+                    );
                 }
             }
         }

@@ -57,7 +57,10 @@ impl Kind {
     /// Says whether a retry fails the same way until a person changes something.
     #[must_use]
     pub const fn is_permanent(self) -> bool {
-        !matches!(self, Self::RateLimited | Self::Server | Self::Unreachable | Self::Lost)
+        !matches!(
+            self,
+            Self::RateLimited | Self::Server | Self::Unreachable | Self::Lost
+        )
     }
 }
 
@@ -75,7 +78,11 @@ pub struct Error {
 impl Error {
     /// Makes an error.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retry_after: None }
+        Self {
+            kind,
+            message: message.into(),
+            retry_after: None,
+        }
     }
 
     /// Adds the wait that the tracker asks for.
@@ -104,13 +111,15 @@ impl From<Error> for helmdeck_forge::Error {
         };
         let made = Self::new(category, error.kind.code(), error.message);
         match (error.kind, error.retry_after) {
-            (_, Some(wait)) => {
-                made.hint(format!("try again in {} seconds; nothing is lost meanwhile", wait.as_secs().max(1)))
+            (_, Some(wait)) => made.hint(format!(
+                "try again in {} seconds; nothing is lost meanwhile",
+                wait.as_secs().max(1)
+            )),
+            (Kind::Auth, None) => made
+                .hint("set the key of the tracker in the environment, and check that it is valid"),
+            (kind, None) if !kind.is_permanent() => {
+                made.hint("try again later; changes wait in the outbox")
             }
-            (Kind::Auth, None) => {
-                made.hint("set the key of the tracker in the environment, and check that it is valid")
-            }
-            (kind, None) if !kind.is_permanent() => made.hint("try again later; changes wait in the outbox"),
             _ => made,
         }
     }

@@ -1,4 +1,5 @@
-//! Requests to a tracker: bounded answers, rate limits, retries with jitter. The key goes to its host only.
+//! Requests to a tracker: bounded answers, rate limits, retries with jitter. The key goes to its
+//! host only.
 
 use std::fmt;
 use std::sync::Arc;
@@ -50,13 +51,22 @@ impl Connection {
     #[must_use]
     pub fn new(egress: Egress, endpoint: Url, key: Secret, clock: Arc<dyn Clock>) -> Self {
         let (patience, retry_wait) = (Duration::from_secs(20), Duration::from_millis(500));
-        Self { egress, endpoint, key, clock, patience, retry_wait }
+        Self {
+            egress,
+            endpoint,
+            key,
+            clock,
+            patience,
+            retry_wait,
+        }
     }
 }
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("endpoint", &self.endpoint.as_str()).finish_non_exhaustive()
+        f.debug_struct("Connection")
+            .field("endpoint", &self.endpoint.as_str())
+            .finish_non_exhaustive()
     }
 }
 
@@ -81,7 +91,8 @@ struct KnownLimit {
     reset: Timestamp,
 }
 
-/// Names of the headers of a rate limit: its name, total, rest, and time of the reset in the unit given.
+/// Names of the headers of a rate limit: its name, total, rest, and time of the reset in the unit
+/// given.
 pub(crate) struct LimitHeaders {
     pub(crate) name: &'static str,
     pub(crate) limit: &'static str,
@@ -147,7 +158,9 @@ pub(crate) struct Http {
 
 impl fmt::Debug for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Http").field("connection", &self.connection).finish_non_exhaustive()
+        f.debug_struct("Http")
+            .field("connection", &self.connection)
+            .finish_non_exhaustive()
     }
 }
 
@@ -155,7 +168,8 @@ impl Http {
     /// Makes a client. `scheme` says how the key is written into the header.
     ///
     /// # Errors
-    /// `Settings` for an endpoint over plain HTTP on another machine; `Auth` for a key that fits no header.
+    /// `Settings` for an endpoint over plain HTTP on another machine; `Auth` for a key that fits no
+    /// header.
     pub(crate) fn new(
         name: &'static str,
         connection: Connection,
@@ -172,18 +186,28 @@ impl Http {
             None => false,
         };
         if endpoint.scheme() != "https" && !(endpoint.scheme() == "http" && is_local) {
-            let message = format!("the endpoint of {name} must be https: a key is not sent to {host} in the clear");
+            let message = format!(
+                "the endpoint of {name} must be https: a key is not sent to {host} in the clear"
+            );
             return Err(Error::new(Kind::Settings, message));
         }
-        let unfit = || Error::new(Kind::Auth, format!("the key of {name} is empty, or has characters that no key has"));
-        let key = connection
-            .key
-            .expose_for(host)
-            .map_err(|_| Error::new(Kind::Auth, format!("the credential of {name} is not for {host}")))?;
+        let unfit = || {
+            Error::new(
+                Kind::Auth,
+                format!("the key of {name} is empty, or has characters that no key has"),
+            )
+        };
+        let key = connection.key.expose_for(host).map_err(|_| {
+            Error::new(
+                Kind::Auth,
+                format!("the credential of {name} is not for {host}"),
+            )
+        })?;
         if key.trim().is_empty() {
             return Err(unfit());
         }
-        let mut authorization = HeaderValue::try_from(authorization(key.trim())).map_err(|_| unfit())?;
+        let mut authorization =
+            HeaderValue::try_from(authorization(key.trim())).map_err(|_| unfit())?;
         authorization.set_sensitive(true);
         let egress = connection.egress.reaching_only(endpoint, SILENCE);
         Ok(Self {
@@ -205,7 +229,11 @@ impl Http {
     /// Sends a request until it succeeds, fails for good, or the time is up.
     ///
     /// `problem` returns the error that an answer means, if it means one.
-    pub(crate) async fn send(&self, sent: &Sent<'_>, problem: impl Fn(&Received) -> Option<Error>) -> Result<Received> {
+    pub(crate) async fn send(
+        &self,
+        sent: &Sent<'_>,
+        problem: impl Fn(&Received) -> Option<Error>,
+    ) -> Result<Received> {
         let began = Instant::now();
         let mut retries = 0;
         loop {
@@ -232,8 +260,12 @@ impl Http {
                 _ => false,
             };
             let step = self.connection.retry_wait * 2_u32.pow(retries);
-            let wait = error.retry_after.unwrap_or_default().max(jittered(step, 0.5..=1.0));
-            if !again || retries == MAX_RETRIES || began.elapsed() + wait > self.connection.patience {
+            let wait = error
+                .retry_after
+                .unwrap_or_default()
+                .max(jittered(step, 0.5..=1.0));
+            if !again || retries == MAX_RETRIES || began.elapsed() + wait > self.connection.patience
+            {
                 return Err(error);
             }
             tracing::debug!(tracker = self.name, error = %error, "asks again");
@@ -254,19 +286,35 @@ impl Http {
             request = request.header(*name, *value);
         }
         if let Some(body) = sent.body {
-            request = request.header(CONTENT_TYPE, "application/json").body(body.to_vec());
+            request = request
+                .header(CONTENT_TYPE, "application/json")
+                .body(body.to_vec());
         }
-        let mut response = helmdeck_egress::send(request).await.map_err(|error| self.trouble(&error))?;
+        let mut response = helmdeck_egress::send(request)
+            .await
+            .map_err(|error| self.trouble(&error))?;
         let (status, headers) = (response.status(), response.headers().clone());
         let mut body = Vec::new();
-        while let Some(part) = response.chunk().await.map_err(|error| self.trouble(&error))? {
+        while let Some(part) = response
+            .chunk()
+            .await
+            .map_err(|error| self.trouble(&error))?
+        {
             if body.len() + part.len() > MAX_BODY_BYTES {
-                let message = format!("the answer of {} is over {} MiB", self.name, MAX_BODY_BYTES >> 20);
+                let message = format!(
+                    "the answer of {} is over {} MiB",
+                    self.name,
+                    MAX_BODY_BYTES >> 20
+                );
                 return Err(Error::new(Kind::TooLarge, message));
             }
             body.extend_from_slice(&part);
         }
-        Ok(Received { status, headers, body })
+        Ok(Received {
+            status,
+            headers,
+            body,
+        })
     }
 
     fn trouble(&self, error: &reqwest::Error) -> Error {
@@ -274,12 +322,22 @@ impl Http {
             return Error::new(Kind::Settings, refused.to_string());
         }
         if never_connected(error) {
-            return Error::new(Kind::Unreachable, format!("{} cannot be reached", self.name));
+            return Error::new(
+                Kind::Unreachable,
+                format!("{} cannot be reached", self.name),
+            );
         }
-        Error::new(Kind::Lost, format!("the connection to {} broke; the request may have been carried out", self.name))
+        Error::new(
+            Kind::Lost,
+            format!(
+                "the connection to {} broke; the request may have been carried out",
+                self.name
+            ),
+        )
     }
 
-    /// A tracker may repeat parts of a request in its messages; the key must not come back that way.
+    /// A tracker may repeat parts of a request in its messages; the key must not come back that
+    /// way.
     fn redacted(&self, mut error: Error) -> Error {
         let key = self.connection.key.expose().trim();
         if key.len() >= 8 && error.message.contains(key) {
@@ -289,19 +347,32 @@ impl Http {
     }
 
     fn note_limits(&self, received: &Received) {
-        if let Some(date) = received.header("date").and_then(|date| jiff::fmt::rfc2822::parse(date).ok()) {
+        if let Some(date) = received
+            .header("date")
+            .and_then(|date| jiff::fmt::rfc2822::parse(date).ok())
+        {
             *self.date.lock() = Some(Time(date.timestamp()));
         }
         let mut known = self.known.lock();
         for headers in self.limits {
-            let (Some(limit), Some(remaining)) = (received.number(headers.limit), received.number(headers.remaining))
-            else {
+            let (Some(limit), Some(remaining)) = (
+                received.number(headers.limit),
+                received.number(headers.remaining),
+            ) else {
                 continue;
             };
-            let reset = received.number(headers.reset).and_then(|reset| i64::try_from(reset).ok()).unwrap_or(0);
+            let reset = received
+                .number(headers.reset)
+                .and_then(|reset| i64::try_from(reset).ok())
+                .unwrap_or(0);
             let reset = Timestamp(reset.saturating_mul(headers.unit));
             known.retain(|one| one.name != headers.name);
-            known.push(KnownLimit { name: headers.name, limit, remaining, reset });
+            known.push(KnownLimit {
+                name: headers.name,
+                limit,
+                remaining,
+                reset,
+            });
         }
     }
 
@@ -309,8 +380,12 @@ impl Http {
         let now = self.connection.clock.now();
         for one in &*self.known.lock() {
             if one.remaining < RESERVE.min(one.limit / 10) && one.reset > now {
-                let message = format!("only {} of {} {} are left at {}", one.remaining, one.limit, one.name, self.name);
-                return Err(Error::new(Kind::RateLimited, message).after(Some(one.reset.since(now).min(MAX_WAIT))));
+                let message = format!(
+                    "only {} of {} {} are left at {}",
+                    one.remaining, one.limit, one.name, self.name
+                );
+                return Err(Error::new(Kind::RateLimited, message)
+                    .after(Some(one.reset.since(now).min(MAX_WAIT))));
             }
         }
         Ok(())
@@ -320,7 +395,9 @@ impl Http {
     fn reset(&self) -> Option<Duration> {
         let now = self.connection.clock.now();
         let known = self.known.lock();
-        let used_up = known.iter().filter(|one| one.remaining == 0 && one.reset > now);
+        let used_up = known
+            .iter()
+            .filter(|one| one.remaining == 0 && one.reset > now);
         used_up.map(|one| one.reset.since(now).min(MAX_WAIT)).max()
     }
 

@@ -15,6 +15,6 @@ pub mod webhook;
 pub use error::{Error, Kind, Result};
 pub use http::{Connection, Limit};
 pub use tracker::{
-    Comment, CommentPage, Directory, Edit, Issue, IssueComments, Label, Page, Person, Relation, State, StateKind,
-    Tracker,
+    Comment, CommentPage, Directory, Edit, Issue, IssueComments, Label, Page, Person, Relation,
+    State, StateKind, Tracker,
 };

@@ -1,4 +1,5 @@
-//! Mapping between the words of a project and those of a tracker's team. Ambiguous names are refused.
+//! Mapping between the words of a project and those of a tracker's team. Ambiguous names are
+//! refused.
 
 use std::collections::BTreeSet;
 
@@ -50,20 +51,39 @@ fn settings_error(message: String) -> Error {
 impl<'a> Mapping<'a> {
     /// Makes the mapping of a team. `fields` are those that the tracker has.
     #[must_use]
-    pub const fn new(settings: &'a LinearConfig, directory: &'a Directory, fields: &'static [Field]) -> Self {
-        Self { settings, directory, fields, max_description: MAX_DESCRIPTION }
+    pub const fn new(
+        settings: &'a LinearConfig,
+        directory: &'a Directory,
+        fields: &'static [Field],
+    ) -> Self {
+        Self {
+            settings,
+            directory,
+            fields,
+            max_description: MAX_DESCRIPTION,
+        }
     }
 
     /// Returns the mapping for a tracker whose descriptions have at most so many characters.
     #[must_use]
     pub const fn limited(&self, max_description: usize) -> Self {
-        Self { settings: self.settings, directory: self.directory, fields: self.fields, max_description }
+        Self {
+            settings: self.settings,
+            directory: self.directory,
+            fields: self.fields,
+            max_description,
+        }
     }
 
     /// Returns the mapping with fewer fields.
     #[must_use]
     pub const fn only(&self, fields: &'static [Field]) -> Self {
-        Self { settings: self.settings, directory: self.directory, fields, max_description: self.max_description }
+        Self {
+            settings: self.settings,
+            directory: self.directory,
+            fields,
+            max_description: self.max_description,
+        }
     }
 
     /// Returns the fields that are kept equal.
@@ -78,10 +98,24 @@ impl<'a> Mapping<'a> {
     /// `Settings` if there is none, or several; the message names the candidates and the setting.
     pub fn state(&self, word: &str) -> Result<&'a State> {
         let states = &self.directory.states;
-        let named = |name: &str| states.iter().find(|state| alike(&state.name, name) || state.id == name);
-        let names = |all: &[&State]| all.iter().map(|state| format!("{:?}", state.name)).collect::<Vec<_>>().join(", ");
+        let named = |name: &str| {
+            states
+                .iter()
+                .find(|state| alike(&state.name, name) || state.id == name)
+        };
+        let names = |all: &[&State]| {
+            all.iter()
+                .map(|state| format!("{:?}", state.name))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         let all: Vec<&State> = states.iter().collect();
-        if let Some((_, theirs)) = self.settings.states.iter().find(|(ours, _)| alike(ours, word)) {
+        if let Some((_, theirs)) = self
+            .settings
+            .states
+            .iter()
+            .find(|(ours, _)| alike(ours, word))
+        {
             return named(theirs).ok_or_else(|| {
                 settings_error(format!(
                     "[linear.states] {word:?} is {theirs:?}, and {} has no such state: it has {}",
@@ -94,11 +128,18 @@ impl<'a> Mapping<'a> {
             return Ok(state);
         }
         let kind = kind_of(word);
-        let some: Vec<&State> = states.iter().filter(|state| Some(state.kind) == kind).collect();
+        let some: Vec<&State> = states
+            .iter()
+            .filter(|state| Some(state.kind) == kind)
+            .collect();
         match some.as_slice() {
             [one] => Ok(one),
             some => {
-                let candidates = if some.is_empty() { &all } else { &some.to_vec() };
+                let candidates = if some.is_empty() {
+                    &all
+                } else {
+                    &some.to_vec()
+                };
                 Err(settings_error(format!(
                     "which state of {} is {word:?}? Say it under [linear.states] in .forge/config.toml: {word:?} = one of {}",
                     self.directory.team,
@@ -110,11 +151,18 @@ impl<'a> Mapping<'a> {
 
     /// Returns the word of the project for a state. A word that already means this state is kept.
     fn word(&self, state: &State, near: &[&Fields]) -> String {
-        let is = |word: &str| !word.is_empty() && self.state(word).is_ok_and(|found| found.id == state.id);
-        if let Some(word) = near.iter().map(|fields| fields.text(Field::State)).find(|word| is(word)) {
+        let is = |word: &str| {
+            !word.is_empty() && self.state(word).is_ok_and(|found| found.id == state.id)
+        };
+        if let Some(word) = near
+            .iter()
+            .map(|fields| fields.text(Field::State))
+            .find(|word| is(word))
+        {
             return word.to_owned();
         }
-        let mapped = |(_, theirs): &(&String, &String)| alike(theirs, &state.name) || **theirs == state.id;
+        let mapped =
+            |(_, theirs): &(&String, &String)| alike(theirs, &state.name) || **theirs == state.id;
         if let Some((ours, _)) = self.settings.states.iter().find(mapped) {
             return ours.clone();
         }
@@ -125,14 +173,22 @@ impl<'a> Mapping<'a> {
     fn label_of_type(&self, kind: &str) -> Option<&'a str> {
         let kind = *TYPES.iter().find(|known| **known == kind)?;
         let name = self.settings.types.get(kind).map_or(kind, String::as_str);
-        let known =
-            self.directory.labels.iter().find(|label| alike(&label.name, name)).map(|label| label.name.as_str());
+        let known = self
+            .directory
+            .labels
+            .iter()
+            .find(|label| alike(&label.name, name))
+            .map(|label| label.name.as_str());
         known.or_else(|| (self.settings.labels == LabelMode::Create).then_some(name))
     }
 
     /// Returns the tracker's spelling of a label; `None` if it stays here.
     fn label(&self, name: &str) -> Option<String> {
-        let known = self.directory.labels.iter().find(|label| alike(&label.name, name));
+        let known = self
+            .directory
+            .labels
+            .iter()
+            .find(|label| alike(&label.name, name));
         match known {
             Some(label) => Some(label.name.clone()),
             None => (self.settings.labels == LabelMode::Create).then(|| name.trim().to_owned()),
@@ -140,7 +196,11 @@ impl<'a> Mapping<'a> {
     }
 
     fn known_milestone(&self, name: &str) -> Option<&'a str> {
-        let known = self.directory.milestones.iter().find(|one| alike(&one.name, name));
+        let known = self
+            .directory
+            .milestones
+            .iter()
+            .find(|one| alike(&one.name, name));
         known.map(|one| one.name.as_str())
     }
 
@@ -152,23 +212,46 @@ impl<'a> Mapping<'a> {
         if self.settings.labels == LabelMode::Create {
             return Ok(name.trim().to_owned());
         }
-        let some: Vec<_> = self.directory.milestones.iter().take(10).map(|one| format!("{:?}", one.name)).collect();
+        let some: Vec<_> = self
+            .directory
+            .milestones
+            .iter()
+            .take(10)
+            .map(|one| format!("{:?}", one.name))
+            .collect();
         let team = &self.directory.team;
         Err(settings_error(format!(
             "{team} has no milestone {name:?}, only {}: create it there, or set labels = \"create\" under [linear]",
-            if some.is_empty() { "none".to_owned() } else { some.join(", ") }
+            if some.is_empty() {
+                "none".to_owned()
+            } else {
+                some.join(", ")
+            }
         )))
     }
 
     fn person(&self, name: &str) -> Option<&'a Person> {
-        let mapped = self.settings.users.iter().find(|(ours, _)| alike(ours, name)).map_or(name, |(_, theirs)| theirs);
-        let mut found = self.directory.people.iter().filter(|person| person.is(mapped));
+        let mapped = self
+            .settings
+            .users
+            .iter()
+            .find(|(ours, _)| alike(ours, name))
+            .map_or(name, |(_, theirs)| theirs);
+        let mut found = self
+            .directory
+            .people
+            .iter()
+            .filter(|person| person.is(mapped));
         found.next().filter(|_| found.next().is_none())
     }
 
     /// Returns the name of the project for a person.
     pub(crate) fn name_of(&self, person: &Person) -> String {
-        let mapped = self.settings.users.iter().find(|(_, theirs)| person.is(theirs));
+        let mapped = self
+            .settings
+            .users
+            .iter()
+            .find(|(_, theirs)| person.is(theirs));
         mapped.map_or_else(|| person.name.clone(), |(ours, _)| ours.clone())
     }
 
@@ -180,26 +263,63 @@ impl<'a> Mapping<'a> {
         let parts = describe::split(issue.description.as_deref().unwrap_or_default());
         fields.set(Field::Title, text(&issue.title));
         fields.set(Field::Description, text(&parts.text));
-        fields.set(Field::Type, issue.kind.as_deref().filter(|kind| self.label_of_type(kind).is_some()).and_then(text));
+        fields.set(
+            Field::Type,
+            issue
+                .kind
+                .as_deref()
+                .filter(|kind| self.label_of_type(kind).is_some())
+                .and_then(text),
+        );
         fields.set(Field::State, text(issue.state.as_deref().unwrap_or(OPEN)));
         fields.set(Field::Priority, issue.priority.map(Value::Number));
-        let labels: BTreeSet<String> = issue.labels.iter().filter_map(|name| self.label(name)).collect();
+        let labels: BTreeSet<String> = issue
+            .labels
+            .iter()
+            .filter_map(|name| self.label(name))
+            .collect();
         fields.set(Field::Labels, Some(Value::Set(labels)));
-        let assignee = issue.assignee.as_deref().filter(|name| !name.trim().is_empty());
-        let known = |name: &str| self.person(name).map_or_else(|| name.to_owned(), |person| self.name_of(person));
-        fields.set(Field::Assignee, assignee.map(|name| Value::Text(known(name))));
-        let milestone = issue.milestone.as_deref().filter(|name| !name.trim().is_empty());
+        let assignee = issue
+            .assignee
+            .as_deref()
+            .filter(|name| !name.trim().is_empty());
+        let known = |name: &str| {
+            self.person(name)
+                .map_or_else(|| name.to_owned(), |person| self.name_of(person))
+        };
+        fields.set(
+            Field::Assignee,
+            assignee.map(|name| Value::Text(known(name))),
+        );
+        let milestone = issue
+            .milestone
+            .as_deref()
+            .filter(|name| !name.trim().is_empty());
         let spelled = |name: &str| self.known_milestone(name).unwrap_or(name).trim().to_owned();
-        fields.set(Field::Milestone, milestone.map(|name| Value::Text(spelled(name))));
+        fields.set(
+            Field::Milestone,
+            milestone.map(|name| Value::Text(spelled(name))),
+        );
         // What no tracker has cannot be named there.
         let is_shared = |key: &&str| !is_local(key);
-        fields.set(Field::Parent, issue.parent().filter(is_shared).and_then(text));
-        let blockers = issue.blocked_by.iter().filter(|key| !is_local(key)).cloned().collect();
+        fields.set(
+            Field::Parent,
+            issue.parent().filter(is_shared).and_then(text),
+        );
+        let blockers = issue
+            .blocked_by
+            .iter()
+            .filter(|key| !is_local(key))
+            .cloned()
+            .collect();
         fields.set(Field::BlockedBy, Some(Value::Set(blockers)));
         let mut criteria: Vec<CheckItem> = Vec::new();
-        let listed =
-            issue.acceptance_criteria.iter().map(|one| (one_line(one.text()).trim().to_owned(), one.is_done()));
-        for (text, done) in listed.chain(parts.criteria.into_iter().map(|one| (one.text, one.done))) {
+        let listed = issue
+            .acceptance_criteria
+            .iter()
+            .map(|one| (one_line(one.text()).trim().to_owned(), one.is_done()));
+        for (text, done) in listed.chain(parts.criteria.into_iter().map(|one| (one.text, one.done)))
+        {
             if !text.is_empty() && !criteria.iter().any(|known| known.text == text) {
                 criteria.push(CheckItem { text, done });
             }
@@ -211,8 +331,8 @@ impl<'a> Mapping<'a> {
 
     /// Returns the fields of an issue of the tracker, in the words of the project.
     ///
-    /// `near` are fields whose word for the state is kept if it means the same state. What looks like a credential is
-    /// replaced by a note.
+    /// `near` are fields whose word for the state is kept if it means the same state. What looks
+    /// like a credential is replaced by a note.
     #[must_use]
     pub fn theirs(&self, issue: &tracker::Issue, near: &[&Fields]) -> Fields {
         let mut fields = Fields::default();
@@ -221,26 +341,56 @@ impl<'a> Mapping<'a> {
         fields.set(Field::Title, text(&clean(one_line(&issue.title).trim())));
         fields.set(Field::Description, text(&clean(&parts.text)));
         fields.set(Field::State, text(&self.word(&issue.state, near)));
-        fields.set(Field::Priority, issue.priority.map(|priority| Value::Number(priority.min(4))));
-        let mut labels: BTreeSet<String> = issue.labels.iter().flatten().map(|name| clean(&one_line(name))).collect();
-        let of_type =
-            |kind: &&&str| self.label_of_type(kind).is_some_and(|label| labels.iter().any(|one| alike(one, label)));
+        fields.set(
+            Field::Priority,
+            issue
+                .priority
+                .map(|priority| Value::Number(priority.min(4))),
+        );
+        let mut labels: BTreeSet<String> = issue
+            .labels
+            .iter()
+            .flatten()
+            .map(|name| clean(&one_line(name)))
+            .collect();
+        let of_type = |kind: &&&str| {
+            self.label_of_type(kind)
+                .is_some_and(|label| labels.iter().any(|one| alike(one, label)))
+        };
         if let Some(kind) = TYPES.iter().find(of_type) {
             fields.set(Field::Type, text(kind));
             labels.retain(|one| {
-                !TYPES.iter().any(|kind| self.label_of_type(kind).is_some_and(|label| alike(one, label)))
+                !TYPES.iter().any(|kind| {
+                    self.label_of_type(kind)
+                        .is_some_and(|label| alike(one, label))
+                })
             });
         }
         fields.set(Field::Labels, Some(Value::Set(labels)));
         fields.set(
             Field::Assignee,
-            issue.assignee.as_ref().map(|person| Value::Text(clean(&one_line(&self.name_of(person))))),
+            issue
+                .assignee
+                .as_ref()
+                .map(|person| Value::Text(clean(&one_line(&self.name_of(person))))),
         );
         fields.set(Field::Parent, issue.parent.as_deref().and_then(text));
-        let milestone = issue.milestone.as_deref().map(|name| clean(&one_line(name)));
+        let milestone = issue
+            .milestone
+            .as_deref()
+            .map(|name| clean(&one_line(name)));
         fields.set(Field::Milestone, milestone.map(Value::Text));
-        fields.set(Field::BlockedBy, issue.blocked_by.as_ref().map(|keys| Value::Set(keys.iter().cloned().collect())));
-        let criteria = parts.criteria.into_iter().map(|one| CheckItem { text: clean(&one.text), ..one });
+        fields.set(
+            Field::BlockedBy,
+            issue
+                .blocked_by
+                .as_ref()
+                .map(|keys| Value::Set(keys.iter().cloned().collect())),
+        );
+        let criteria = parts.criteria.into_iter().map(|one| CheckItem {
+            text: clean(&one.text),
+            ..one
+        });
         fields.set(Field::Criteria, Some(Value::Criteria(criteria.collect())));
         fields.0.retain(|field, _| self.fields.contains(field));
         fields
@@ -261,26 +411,49 @@ impl<'a> Mapping<'a> {
     /// Writes fields into an issue of the project. What only the project has stays.
     pub fn write(&self, issue: &mut Issue, fields: &Fields) {
         let now = self.ours(issue);
-        for field in self.fields.iter().copied().filter(|field| now.get(*field) != fields.get(*field)) {
+        for field in self
+            .fields
+            .iter()
+            .copied()
+            .filter(|field| now.get(*field) != fields.get(*field))
+        {
             match field {
                 Field::Labels => {
                     let wanted = fields.names(field);
-                    issue.labels.retain(|name| self.label(name).is_none_or(|name| wanted.contains(&name)));
-                    let had: BTreeSet<String> = issue.labels.iter().filter_map(|name| self.label(name)).collect();
-                    issue.labels.extend(wanted.into_iter().filter(|name| !had.contains(name)));
+                    issue
+                        .labels
+                        .retain(|name| self.label(name).is_none_or(|name| wanted.contains(&name)));
+                    let had: BTreeSet<String> = issue
+                        .labels
+                        .iter()
+                        .filter_map(|name| self.label(name))
+                        .collect();
+                    issue
+                        .labels
+                        .extend(wanted.into_iter().filter(|name| !had.contains(name)));
                 }
                 Field::BlockedBy => {
                     let wanted = fields.names(field);
-                    issue.blocked_by.retain(|key| is_local(key) || wanted.contains(key));
-                    let new: Vec<_> = wanted.into_iter().filter(|key| !issue.blocked_by.contains(key)).collect();
+                    issue
+                        .blocked_by
+                        .retain(|key| is_local(key) || wanted.contains(key));
+                    let new: Vec<_> = wanted
+                        .into_iter()
+                        .filter(|key| !issue.blocked_by.contains(key))
+                        .collect();
                     issue.blocked_by.extend(new);
                 }
                 Field::Criteria => {
                     let old = std::mem::take(&mut issue.acceptance_criteria);
-                    issue.acceptance_criteria = fields.criteria().iter().map(|item| criterion(item, &old)).collect();
+                    issue.acceptance_criteria = fields
+                        .criteria()
+                        .iter()
+                        .map(|item| criterion(item, &old))
+                        .collect();
                     if let Some(text) = &issue.description {
                         // The list is a field of its own now.
-                        issue.description = Some(describe::split(text).text).filter(|text| !text.is_empty());
+                        issue.description =
+                            Some(describe::split(text).text).filter(|text| !text.is_empty());
                     }
                 }
                 _ => write_plain(issue, field, fields.get(field)),
@@ -291,20 +464,30 @@ impl<'a> Mapping<'a> {
     /// Says whether two words for a state mean the same state.
     #[must_use]
     pub fn is_same_state(&self, one: &str, other: &str) -> bool {
-        one == other || matches!((self.state(one), self.state(other)), (Ok(one), Ok(other)) if one.id == other.id)
+        one == other
+            || matches!((self.state(one), self.state(other)), (Ok(one), Ok(other)) if one.id == other.id)
     }
 
     /// Returns the changes of a new issue.
     ///
     /// # Errors
-    /// `Settings` for names without a counterpart; `TooLarge` for a description that the tracker refuses.
+    /// `Settings` for names without a counterpart; `TooLarge` for a description that the tracker
+    /// refuses.
     pub fn creation(&self, fields: &Fields) -> Result<Edit> {
-        let mut edit = self.edit(fields, &fields.0.keys().copied().collect(), &tracker::Issue::default());
+        let mut edit = self.edit(
+            fields,
+            &fields.0.keys().copied().collect(),
+            &tracker::Issue::default(),
+        );
         if alike(fields.text(Field::State), OPEN) && self.state(OPEN).is_err() {
             // The team's own first state will do.
             let mut rest = fields.clone();
             rest.set(Field::State, None);
-            edit = self.edit(&rest, &rest.0.keys().copied().collect(), &tracker::Issue::default());
+            edit = self.edit(
+                &rest,
+                &rest.0.keys().copied().collect(),
+                &tracker::Issue::default(),
+            );
         }
         edit
     }
@@ -315,7 +498,12 @@ impl<'a> Mapping<'a> {
     ///
     /// # Errors
     /// As [`Self::creation`].
-    pub fn edit(&self, fields: &Fields, push: &BTreeSet<Field>, now: &tracker::Issue) -> Result<Edit> {
+    pub fn edit(
+        &self,
+        fields: &Fields,
+        push: &BTreeSet<Field>,
+        now: &tracker::Issue,
+    ) -> Result<Edit> {
         let mut edit = Edit::default();
         let is = |field: Field| push.contains(&field);
         if is(Field::Title) {
@@ -328,14 +516,19 @@ impl<'a> Mapping<'a> {
             let length = description.chars().count();
             let most = self.max_description;
             if length > most {
-                let message = format!("the description has {length} characters; {most} are the most");
+                let message =
+                    format!("the description has {length} characters; {most} are the most");
                 return Err(Error::new(Kind::TooLarge, message));
             }
             edit.description = Some(description);
         }
         if is(Field::Milestone) {
             let name = fields.text(Field::Milestone);
-            edit.milestone = Some(if name.is_empty() { None } else { Some(self.milestone(name)?) });
+            edit.milestone = Some(if name.is_empty() {
+                None
+            } else {
+                Some(self.milestone(name)?)
+            });
         }
         if is(Field::State) {
             edit.state = Some(self.state(fields.text(Field::State))?.id.clone());
@@ -349,18 +542,29 @@ impl<'a> Mapping<'a> {
         let old: BTreeSet<&String> = now.labels.iter().flatten().collect();
         if is(Field::Labels) {
             let wanted = fields.names(Field::Labels);
-            let of_type =
-                |name: &str| TYPES.iter().any(|kind| self.label_of_type(kind).is_some_and(|one| alike(one, name)));
-            edit.labels_added.extend(wanted.iter().filter(|name| !old.contains(name)).cloned());
-            let gone = old.iter().filter(|name| !wanted.contains(**name) && !of_type(name));
+            let of_type = |name: &str| {
+                TYPES
+                    .iter()
+                    .any(|kind| self.label_of_type(kind).is_some_and(|one| alike(one, name)))
+            };
+            edit.labels_added
+                .extend(wanted.iter().filter(|name| !old.contains(name)).cloned());
+            let gone = old
+                .iter()
+                .filter(|name| !wanted.contains(**name) && !of_type(name));
             edit.labels_removed.extend(gone.map(|name| (*name).clone()));
         }
         if is(Field::Type) {
             let wanted = self.label_of_type(fields.text(Field::Type));
-            let others =
-                TYPES.iter().filter_map(|kind| self.label_of_type(kind)).filter(|label| Some(*label) != wanted);
-            edit.labels_removed
-                .extend(others.filter(|label| old.iter().any(|one| alike(one, label))).map(str::to_owned));
+            let others = TYPES
+                .iter()
+                .filter_map(|kind| self.label_of_type(kind))
+                .filter(|label| Some(*label) != wanted);
+            edit.labels_removed.extend(
+                others
+                    .filter(|label| old.iter().any(|one| alike(one, label)))
+                    .map(str::to_owned),
+            );
             let new = wanted.filter(|label| !old.iter().any(|one| alike(one, label)));
             edit.labels_added.extend(new.map(str::to_owned));
         }
@@ -398,7 +602,12 @@ pub(crate) fn write_plain(issue: &mut Issue, field: Field, value: Option<&Value>
         Field::State => issue.state = text,
         Field::Assignee => issue.assignee = text,
         Field::Milestone => issue.milestone = text,
-        Field::Parent => issue.memory_trace.get_or_insert_with(Default::default).parent_issue = text,
+        Field::Parent => {
+            issue
+                .memory_trace
+                .get_or_insert_with(Default::default)
+                .parent_issue = text
+        }
         Field::Priority => {
             issue.priority = match value {
                 Some(Value::Number(number)) => Some(*number),
@@ -434,17 +643,30 @@ const fn default_word(kind: StateKind) -> &'static str {
 }
 
 pub(crate) fn is_local(key: &str) -> bool {
-    key.starts_with(helmdeck_forge::issues::LOCAL) && key[helmdeck_forge::issues::LOCAL.len()..].starts_with('-')
+    key.starts_with(helmdeck_forge::issues::LOCAL)
+        && key[helmdeck_forge::issues::LOCAL.len()..].starts_with('-')
 }
 
 pub(crate) fn criterion(item: &CheckItem, old: &[Criterion]) -> Criterion {
-    match old.iter().find(|one| one_line(one.text()).trim() == item.text) {
+    match old
+        .iter()
+        .find(|one| one_line(one.text()).trim() == item.text)
+    {
         Some(known) if known.is_done() == item.done => known.clone(),
-        Some(Criterion::Checked(known)) => Criterion::Checked(Checked { done: item.done, ..known.clone() }),
-        Some(Criterion::Text(text)) => {
-            Criterion::Checked(Checked { text: text.clone(), done: item.done, ..Checked::default() })
-        }
-        None if item.done => Criterion::Checked(Checked { text: item.text.clone(), done: true, ..Checked::default() }),
+        Some(Criterion::Checked(known)) => Criterion::Checked(Checked {
+            done: item.done,
+            ..known.clone()
+        }),
+        Some(Criterion::Text(text)) => Criterion::Checked(Checked {
+            text: text.clone(),
+            done: item.done,
+            ..Checked::default()
+        }),
+        None if item.done => Criterion::Checked(Checked {
+            text: item.text.clone(),
+            done: true,
+            ..Checked::default()
+        }),
         None => Criterion::Text(item.text.clone()),
     }
 }
@@ -457,9 +679,15 @@ pub(crate) fn clean(text: &str) -> String {
     }
     // As it stands in a file, a text may look like a credential even if it does not here.
     let printed = serde_json::to_string(&text).unwrap_or_default();
-    match secrets::scan(&text).first().or(secrets::scan(&printed).first()) {
+    match secrets::scan(&text)
+        .first()
+        .or(secrets::scan(&printed).first())
+    {
         None => text,
-        Some(finding) => format!("[not taken over: it looks like a credential, rule {}]", finding.rule),
+        Some(finding) => format!(
+            "[not taken over: it looks like a credential, rule {}]",
+            finding.rule
+        ),
     }
 }
 

@@ -13,7 +13,11 @@ pub(crate) fn of(id: Uuid) -> String {
 /// Returns a text with a mark at its end.
 pub(crate) fn add(text: &str, id: Uuid) -> String {
     let text = text.trim_end();
-    if text.is_empty() { of(id) } else { format!("{text}\n\n{}", of(id)) }
+    if text.is_empty() {
+        of(id)
+    } else {
+        format!("{text}\n\n{}", of(id))
+    }
 }
 
 /// Returns the id in the mark of a text.
@@ -26,7 +30,8 @@ pub(crate) fn id(text: &str) -> Option<Uuid> {
 pub(crate) fn split(text: &str) -> (&str, &str) {
     let found = text.rfind(BEGIN).filter(|at| {
         let rest = &text[at + BEGIN.len()..];
-        rest.split_once(END).is_some_and(|(id, after)| Uuid::parse_str(id).is_ok() && after.trim().is_empty())
+        rest.split_once(END)
+            .is_some_and(|(id, after)| Uuid::parse_str(id).is_ok() && after.trim().is_empty())
     });
     match found {
         Some(at) => text.split_at(text[..at].trim_end().len()),
@@ -44,7 +49,11 @@ mod tests {
         for text in ["", "one", "one\n\ntwo"] {
             assert_eq!(split(&add(text, id)).0, text);
         }
-        for text in ["<!-- helmdeck: x -->", "a <!-- helmdeck:00000000-0000-0000-0000-000000000007 --> b", ""] {
+        for text in [
+            "<!-- helmdeck: x -->",
+            "a <!-- helmdeck:00000000-0000-0000-0000-000000000007 --> b",
+            "",
+        ] {
             assert_eq!(split(text), (text, ""));
         }
     }

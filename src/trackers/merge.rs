@@ -19,17 +19,29 @@ pub struct Merged {
 
 /// Merges the fields that are synchronised.
 ///
-/// Changed on one side only: that side's value. Changed on both sides to the same value: that value. Changed to
-/// different values: a conflict, which is neither taken nor pushed. Labels, blockers and criteria are merged element by
-/// element, and have no conflicts.
+/// Changed on one side only: that side's value. Changed on both sides to the same value: that
+/// value. Changed to different values: a conflict, which is neither taken nor pushed. Labels,
+/// blockers and criteria are merged element by element, and have no conflicts.
 #[must_use]
 pub fn merge(base: &Fields, ours: &Fields, theirs: &Fields, fields: &[Field]) -> Merged {
-    let mut merged = Merged { fields: ours.clone(), base: base.clone(), ..Merged::default() };
+    let mut merged = Merged {
+        fields: ours.clone(),
+        base: base.clone(),
+        ..Merged::default()
+    };
     for field in fields.iter().copied() {
         let (was, our, their) = (base.get(field), ours.get(field), theirs.get(field));
         let value = match field {
-            Field::Labels | Field::BlockedBy => Some(set(&base.names(field), &ours.names(field), &theirs.names(field))),
-            Field::Criteria => Some(criteria(base.criteria(), ours.criteria(), theirs.criteria())),
+            Field::Labels | Field::BlockedBy => Some(set(
+                &base.names(field),
+                &ours.names(field),
+                &theirs.names(field),
+            )),
+            Field::Criteria => Some(criteria(
+                base.criteria(),
+                ours.criteria(),
+                theirs.criteria(),
+            )),
             _ if our == their || their == was => our.cloned(),
             _ if our == was => their.cloned(),
             _ => {
@@ -58,10 +70,15 @@ pub fn same(one: Option<&Value>, other: Option<&Value>) -> bool {
     }
 }
 
-/// Keeps an element that both sides have, or that one side has added; drops one that a side has removed.
+/// Keeps an element that both sides have, or that one side has added; drops one that a side has
+/// removed.
 fn set(base: &BTreeSet<String>, ours: &BTreeSet<String>, theirs: &BTreeSet<String>) -> Value {
     let all = ours.union(theirs).filter(|one| {
-        let (was, our, their) = (base.contains(*one), ours.contains(*one), theirs.contains(*one));
+        let (was, our, their) = (
+            base.contains(*one),
+            ours.contains(*one),
+            theirs.contains(*one),
+        );
         if our == their { our } else { !was }
     });
     Value::Set(all.cloned().collect())
@@ -70,7 +87,10 @@ fn set(base: &BTreeSet<String>, ours: &BTreeSet<String>, theirs: &BTreeSet<Strin
 /// As [`set`], by the sentence. A change of the mark wins over a removal, so that no work is lost.
 fn criteria(base: &[CheckItem], ours: &[CheckItem], theirs: &[CheckItem]) -> Value {
     let by_text = |items: &[CheckItem]| -> BTreeMap<String, bool> {
-        items.iter().map(|item| (item.text.clone(), item.done)).collect()
+        items
+            .iter()
+            .map(|item| (item.text.clone(), item.done))
+            .collect()
     };
     let (was, our, their) = (by_text(base), by_text(ours), by_text(theirs));
     let mut seen = BTreeSet::new();
@@ -85,10 +105,15 @@ fn criteria(base: &[CheckItem], ours: &[CheckItem], theirs: &[CheckItem]) -> Val
             (None, Some(our), Some(their)) => Some(*our || *their),
             (Some(was), Some(our), Some(their)) => Some(if our == was { *their } else { *our }),
             (None, Some(done), None) | (None, None, Some(done)) => Some(*done),
-            (Some(was), Some(done), None) | (Some(was), None, Some(done)) => (done != was).then_some(*done),
+            (Some(was), Some(done), None) | (Some(was), None, Some(done)) => {
+                (done != was).then_some(*done)
+            }
             (_, None, None) => None,
         };
-        merged.extend(done.map(|done| CheckItem { text: text.clone(), done }));
+        merged.extend(done.map(|done| CheckItem {
+            text: text.clone(),
+            done,
+        }));
     }
     Value::Criteria(merged)
 }
@@ -122,30 +147,50 @@ mod tests {
             ("", "b", "c", "b", false, true),
         ] {
             let merged = merge(&titled(base), &titled(ours), &titled(theirs), &Field::ALL);
-            let found = (merged.fields.text(Field::Title), !merged.push.is_empty(), !merged.conflicts.is_empty());
+            let found = (
+                merged.fields.text(Field::Title),
+                !merged.push.is_empty(),
+                !merged.conflicts.is_empty(),
+            );
             assert_eq!(found, (is, push, conflict), "{base} {ours} {theirs}");
-            assert_eq!(merged.base.text(Field::Title), if conflict { base } else { theirs });
+            assert_eq!(
+                merged.base.text(Field::Title),
+                if conflict { base } else { theirs }
+            );
         }
     }
 
     #[test]
     fn fields_that_are_not_synchronised_stay() {
         let merged = merge(&titled("a"), &titled("b"), &titled("c"), &[Field::Labels]);
-        assert_eq!((merged.fields, merged.push.len(), merged.conflicts.len()), (titled("b"), 0, 0));
+        assert_eq!(
+            (merged.fields, merged.push.len(), merged.conflicts.len()),
+            (titled("b"), 0, 0)
+        );
     }
 
     #[test]
     fn a_removed_criterion_that_was_marked_elsewhere_stays() {
         let items = |all: &[(&str, bool)]| {
-            let items = all.iter().map(|(text, done)| CheckItem { text: (*text).to_owned(), done: *done });
+            let items = all.iter().map(|(text, done)| CheckItem {
+                text: (*text).to_owned(),
+                done: *done,
+            });
             let mut fields = Fields::default();
             fields.set(Field::Criteria, Some(Value::Criteria(items.collect())));
             fields
         };
         let base = items(&[("a", false), ("b", false)]);
-        let merged =
-            merge(&base, &items(&[("b", false)]), &items(&[("a", true), ("b", false), ("c", true)]), &Field::ALL);
-        assert_eq!(merged.fields, items(&[("b", false), ("a", true), ("c", true)]));
+        let merged = merge(
+            &base,
+            &items(&[("b", false)]),
+            &items(&[("a", true), ("b", false), ("c", true)]),
+            &Field::ALL,
+        );
+        assert_eq!(
+            merged.fields,
+            items(&[("b", false), ("a", true), ("c", true)])
+        );
         let merged = merge(&base, &items(&[("b", true)]), &base, &Field::ALL);
         assert_eq!(merged.fields, items(&[("b", true)]));
     }
@@ -153,19 +198,30 @@ mod tests {
     fn fields() -> impl Strategy<Value = Fields> {
         let word = || prop::option::of(prop::sample::select(vec!["a", "b", "c"]));
         let names = || prop::collection::btree_set(prop::sample::select(vec!["x", "y", "z"]), 0..3);
-        let items = prop::collection::btree_map(prop::sample::select(vec!["1", "2", "3"]), any::<bool>(), 0..3);
-        (word(), word(), 0_u8..5, names(), names(), items).prop_map(|(title, state, priority, labels, keys, items)| {
-            let mut fields = Fields::default();
-            let set = |names: BTreeSet<&str>| Some(Value::Set(names.into_iter().map(str::to_owned).collect()));
-            fields.set(Field::Title, title.and_then(text));
-            fields.set(Field::State, state.and_then(text));
-            fields.set(Field::Priority, Some(Value::Number(priority)));
-            fields.set(Field::Labels, set(labels));
-            fields.set(Field::BlockedBy, set(keys));
-            let items = items.into_iter().map(|(text, done)| CheckItem { text: text.to_owned(), done });
-            fields.set(Field::Criteria, Some(Value::Criteria(items.collect())));
-            fields
-        })
+        let items = prop::collection::btree_map(
+            prop::sample::select(vec!["1", "2", "3"]),
+            any::<bool>(),
+            0..3,
+        );
+        (word(), word(), 0_u8..5, names(), names(), items).prop_map(
+            |(title, state, priority, labels, keys, items)| {
+                let mut fields = Fields::default();
+                let set = |names: BTreeSet<&str>| {
+                    Some(Value::Set(names.into_iter().map(str::to_owned).collect()))
+                };
+                fields.set(Field::Title, title.and_then(text));
+                fields.set(Field::State, state.and_then(text));
+                fields.set(Field::Priority, Some(Value::Number(priority)));
+                fields.set(Field::Labels, set(labels));
+                fields.set(Field::BlockedBy, set(keys));
+                let items = items.into_iter().map(|(text, done)| CheckItem {
+                    text: text.to_owned(),
+                    done,
+                });
+                fields.set(Field::Criteria, Some(Value::Criteria(items.collect())));
+                fields
+            },
+        )
     }
 
     /// The tracker after a push: the pushed fields are ours.

@@ -15,7 +15,8 @@ use crate::http::Limit;
 
 /// An issue tracker.
 ///
-/// All names are the tracker's: its states, labels and people. The mapping to the words of a project is in
+/// All names are the tracker's: its states, labels and people. The mapping to the words of a
+/// project is in
 /// [`crate::mapping`].
 #[async_trait]
 pub trait Tracker: Debug + Send + Sync {
@@ -45,13 +46,15 @@ pub trait Tracker: Debug + Send + Sync {
     /// The errors of the connection.
     async fn fetch(&self, ids: &[String]) -> Result<Vec<Issue>>;
 
-    /// Creates an issue. The same `id` twice makes one issue, also if the answer to the first got lost.
+    /// Creates an issue. The same `id` twice makes one issue, also if the answer to the first got
+    /// lost.
     ///
     /// # Errors
     /// `Invalid`, `Forbidden`, and the errors of the connection.
     async fn create(&self, id: Uuid, edit: &Edit) -> Result<Issue>;
 
-    /// Changes fields of an issue, and returns it as it is then. `now` is the issue as it was just read.
+    /// Changes fields of an issue, and returns it as it is then. `now` is the issue as it was just
+    /// read.
     ///
     /// # Errors
     /// `Invalid`, `Forbidden`, `NotFound`, and the errors of the connection.
@@ -183,7 +186,8 @@ impl Person {
     #[must_use]
     pub fn is(&self, text: &str) -> bool {
         let all = self.others.iter().chain([&self.id, &self.name]);
-        all.into_iter().any(|name| !name.is_empty() && name.to_lowercase() == text.trim().to_lowercase())
+        all.into_iter()
+            .any(|name| !name.is_empty() && name.to_lowercase() == text.trim().to_lowercase())
     }
 }
 

@@ -81,7 +81,10 @@ impl Webhook {
     /// Makes a check with a secret. `seen` are deliveries of before, the newest last.
     #[must_use]
     pub fn new(secret: &str, seen: Vec<String>) -> Self {
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), seen: Mutex::new(seen.into()) }
+        Self {
+            key: hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()),
+            seen: Mutex::new(seen.into()),
+        }
     }
 
     /// Returns the signature of a body, as Linear sends it.
@@ -126,8 +129,16 @@ impl Webhook {
             "Comment" | "IssueLabel" | "Reaction" | "Attachment" => payload.data.issue_id,
             _ => None,
         };
-        let plain = |id: &String| id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        Ok(Hint { issue: issue.filter(plain), delivery: delivery.map(str::to_owned) })
+        let plain = |id: &String| {
+            id.len() <= 64
+                && id
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        };
+        Ok(Hint {
+            issue: issue.filter(plain),
+            delivery: delivery.map(str::to_owned),
+        })
     }
 
     /// Returns the deliveries that are remembered, the newest last.
@@ -142,7 +153,10 @@ fn decode(hex: &str) -> Option<Vec<u8>> {
     if hex.len() != 64 || !hex.is_ascii() {
         return None;
     }
-    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).ok()).collect()
+    (0..hex.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).ok())
+        .collect()
 }
 
 #[cfg(test)]
@@ -162,12 +176,16 @@ mod tests {
         let webhook = Webhook::new("secret", Vec::new());
         let body = body("Issue", -59);
         let signature = webhook.sign(&body);
-        let receive = |delivery: &str| webhook.receive(&body, Some(&signature), Some(delivery), NOW);
+        let receive =
+            |delivery: &str| webhook.receive(&body, Some(&signature), Some(delivery), NOW);
         assert_eq!(receive("one").unwrap().issue.as_deref(), Some("1d2c-33"));
         assert_eq!(receive("one"), Err(Rejected::Repeated));
         receive("two").unwrap();
         let later = Webhook::new("secret", webhook.seen());
-        assert_eq!(later.receive(&body, Some(&signature), Some("two"), NOW), Err(Rejected::Repeated));
+        assert_eq!(
+            later.receive(&body, Some(&signature), Some("two"), NOW),
+            Err(Rejected::Repeated)
+        );
         for number in 0..REMEMBERED {
             receive(&format!("n{number}")).unwrap();
         }
@@ -183,18 +201,42 @@ mod tests {
         for (body, signature, why) in [
             (good.clone(), None, Rejected::Signature),
             (good.clone(), Some(other), Rejected::Signature),
-            (good.clone(), Some(signature[..63].to_owned()), Rejected::Signature),
+            (
+                good.clone(),
+                Some(signature[..63].to_owned()),
+                Rejected::Signature,
+            ),
             (good.clone(), Some("é".repeat(32)), Rejected::Signature),
-            ([good.as_slice(), b" "].concat(), Some(signature), Rejected::Signature),
-            (body("Issue", 61), Some(webhook.sign(&body("Issue", 61))), Rejected::Time),
-            (body("Issue", -61), Some(webhook.sign(&body("Issue", -61))), Rejected::Time),
-            (b"{}".to_vec(), Some(webhook.sign(b"{}")), Rejected::Malformed),
+            (
+                [good.as_slice(), b" "].concat(),
+                Some(signature),
+                Rejected::Signature,
+            ),
+            (
+                body("Issue", 61),
+                Some(webhook.sign(&body("Issue", 61))),
+                Rejected::Time,
+            ),
+            (
+                body("Issue", -61),
+                Some(webhook.sign(&body("Issue", -61))),
+                Rejected::Time,
+            ),
+            (
+                b"{}".to_vec(),
+                Some(webhook.sign(b"{}")),
+                Rejected::Malformed,
+            ),
             (vec![b' '; MAX_BODY_BYTES + 1], None, Rejected::TooLarge),
         ] {
             let found = webhook.receive(&body, signature.as_deref(), Some("x"), NOW);
             assert_eq!(found, Err(why));
         }
-        assert_eq!(webhook.seen(), Vec::<String>::new(), "what is rejected is not remembered");
+        assert_eq!(
+            webhook.seen(),
+            Vec::<String>::new(),
+            "what is rejected is not remembered"
+        );
     }
 
     #[test]
@@ -202,7 +244,9 @@ mod tests {
         let webhook = Webhook::new("secret", Vec::new());
         for (kind, issue) in [("Comment", Some("9f-1")), ("Project", None)] {
             let body = body(kind, 0);
-            let hint = webhook.receive(&body, Some(&webhook.sign(&body)), None, NOW).unwrap();
+            let hint = webhook
+                .receive(&body, Some(&webhook.sign(&body)), None, NOW)
+                .unwrap();
             assert_eq!(hint.issue.as_deref(), issue);
         }
     }

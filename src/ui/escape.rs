@@ -5,10 +5,11 @@ use std::fmt::{self, Write};
 use askama::filters::Escaper;
 use helmdeck_core::text::is_hidden;
 
-/// Escapes a value for HTML text and quoted attributes, and writes hidden characters by their number.
+/// Escapes a value for HTML text and quoted attributes, and writes hidden characters by their
+/// number.
 ///
-/// Values are texts of others: a character that reorders or hides text must not change what a person sees.
-/// `askama.toml` applies this to every value of every template.
+/// Values are texts of others: a character that reorders or hides text must not change what a
+/// person sees. `askama.toml` applies this to every value of every template.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Visible;
 
@@ -17,7 +18,9 @@ impl Escaper for Visible {
         let mut rest = text;
         while let Some(at) = rest.find(is_special) {
             dest.write_str(&rest[..at])?;
-            let Some(character) = rest[at..].chars().next() else { break };
+            let Some(character) = rest[at..].chars().next() else {
+                break;
+            };
             match character {
                 '&' => dest.write_str("&amp;")?,
                 '<' => dest.write_str("&lt;")?,
@@ -52,7 +55,10 @@ mod tests {
 
     #[test]
     fn markup_is_text() {
-        assert_eq!(escaped("<b a=\"1\" c='2'>&"), "&lt;b a=&quot;1&quot; c=&#39;2&#39;&gt;&amp;");
+        assert_eq!(
+            escaped("<b a=\"1\" c='2'>&"),
+            "&lt;b a=&quot;1&quot; c=&#39;2&#39;&gt;&amp;"
+        );
         assert_eq!(escaped("größer\n\tals"), "größer\n\tals");
         assert_eq!(escaped(""), "");
     }

@@ -4,7 +4,8 @@ use askama::Template;
 use axum::response::{IntoResponse, Response};
 use helmdeck_core::{Caller, Permission, Timestamp};
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, StatusCode};
 
@@ -61,7 +62,10 @@ impl Place {
     }
 
     const fn needs_memory(self) -> bool {
-        matches!(self, Self::Calls | Self::Cache | Self::Memory | Self::Conversations)
+        matches!(
+            self,
+            Self::Calls | Self::Cache | Self::Memory | Self::Conversations
+        )
     }
 }
 
@@ -142,15 +146,24 @@ impl Frame {
         self.place.needs_memory() && !self.memory
     }
 
-    /// Returns the entries of the navigation: what needs memory is there if memory is on, and so on.
+    /// Returns the entries of the navigation: what needs memory is there if memory is on, and so
+    /// on.
     pub(crate) fn links(&self) -> Vec<Link> {
         let is_there = |place: Place| match place {
             Place::Tokens => self.tokens,
             Place::Vault => self.vault,
             _ => (self.memory || !place.needs_memory()) && (self.admin || !place.needs_admin()),
         };
-        let shown = Place::ALL.into_iter().filter(|(place, ..)| is_there(*place));
-        shown.map(|(place, path, name)| Link { path, name, current: place == self.place }).collect()
+        let shown = Place::ALL
+            .into_iter()
+            .filter(|(place, ..)| is_there(*place));
+        shown
+            .map(|(place, path, name)| Link {
+                path,
+                name,
+                current: place == self.place,
+            })
+            .collect()
     }
 
     pub(crate) fn style(&self) -> &'static str {
@@ -192,20 +205,39 @@ pub(crate) fn page(page: &impl Framed) -> Response {
 
 /// Answers with a page and a status.
 pub(crate) fn with_status(status: StatusCode, page: &impl Framed) -> Response {
-    answer(status, page.render().and_then(|main| Whole { frame: page.frame(), main: &main }.render()))
+    answer(
+        status,
+        page.render().and_then(|main| {
+            Whole {
+                frame: page.frame(),
+                main: &main,
+            }
+            .render()
+        }),
+    )
 }
 
 /// Answers with the whole text of a page.
 pub(crate) fn answer(status: StatusCode, html: askama::Result<String>) -> Response {
     let Ok(html) = html else {
-        return (StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be written").into_response();
+        return (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the page cannot be written",
+        )
+            .into_response();
     };
     let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (
+            CONTENT_TYPE,
+            HeaderValue::from_static("text/html; charset=utf-8"),
+        ),
         (CONTENT_SECURITY_POLICY, POLICY),
         (REFERRER_POLICY, HeaderValue::from_static("same-origin")),
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-        (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            HeaderValue::from_static("same-origin"),
+        ),
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
     (status, headers, html).into_response()

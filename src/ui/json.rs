@@ -1,7 +1,8 @@
 //! Reads answers of the REST routes into the types of the pages.
 //!
-//! A text is parsed once, into a [`Value`], and each type is read from that by [`answer!`]. Of a hundred types, only the names
-//! of the members are code of their own; what `serde` derives for them was a fifth of the pages' code.
+//! A text is parsed once, into a [`Value`], and each type is read from that by [`answer!`]. Of a
+//! hundred types, only the names of the members are code of their own; what `serde` derives for
+//! them was a fifth of the pages' code.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,8 +12,9 @@ use serde_json::{Map, Value};
 
 /// Declares types that are read from JSON objects. Members that a type does not name are skipped.
 ///
-/// A member that is missing is an error, except for an `Option`. After a field may stand `= default`, for a member that
-/// may be missing, or `= "name"`, for a member with another name than its field.
+/// A member that is missing is an error, except for an `Option`. After a field may stand `=
+/// default`, for a member that may be missing, or `= "name"`, for a member with another name than
+/// its field.
 macro_rules! answer {
     ($(
         $(#[$meta:meta])*
@@ -140,7 +142,10 @@ pub(crate) fn member<T: Read>(members: &Map<String, Value>, name: &str) -> Resul
 /// # Errors
 /// If it has another form.
 #[inline(never)]
-pub(crate) fn member_or_default<T: Read + Default>(members: &Map<String, Value>, name: &str) -> Result<T, Unreadable> {
+pub(crate) fn member_or_default<T: Read + Default>(
+    members: &Map<String, Value>,
+    name: &str,
+) -> Result<T, Unreadable> {
     match members.get(name) {
         Some(value) => T::read(value).map_err(|error| within(name, &error)),
         None => Ok(T::default()),
@@ -193,7 +198,11 @@ impl Read for PackName {
 
 impl<T: Read> Read for Option<T> {
     fn read(value: &Value) -> Result<Self, Unreadable> {
-        if value.is_null() { Ok(None) } else { T::read(value).map(Some) }
+        if value.is_null() {
+            Ok(None)
+        } else {
+            T::read(value).map(Some)
+        }
     }
 
     fn missing() -> Option<Self> {
@@ -217,7 +226,10 @@ impl<T: Read> Read for BTreeMap<String, T> {
     fn read(value: &Value) -> Result<Self, Unreadable> {
         let mut all = Self::new();
         for (name, value) in object(value)? {
-            all.insert(name.clone(), T::read(value).map_err(|error| within(name, &error))?);
+            all.insert(
+                name.clone(),
+                T::read(value).map_err(|error| within(name, &error))?,
+            );
         }
         Ok(all)
     }
@@ -292,14 +304,33 @@ mod tests {
     #[test]
     fn an_error_says_where_and_what() {
         let error = |value: Value| {
-            from_slice::<BTreeMap<String, Vec<Inner>>>(value.to_string().as_bytes()).unwrap_err().to_string()
+            from_slice::<BTreeMap<String, Vec<Inner>>>(value.to_string().as_bytes())
+                .unwrap_err()
+                .to_string()
         };
         let number = "a: number: a number of the type i64 was expected, and there is ";
-        assert_eq!(error(json!({"a": [{"number": "x"}]})), [number, "a text"].concat());
-        assert_eq!(error(json!({"a": [{"number": 1.5}]})), [number, "a number"].concat());
-        assert_eq!(error(json!({"a": [{}]})), "a: the member `number` is missing");
-        assert_eq!(error(json!({"a": {}})), "a: a list was expected, and there is an object");
-        assert!(from_slice::<Inner>(b"{").unwrap_err().to_string().contains("EOF"));
+        assert_eq!(
+            error(json!({"a": [{"number": "x"}]})),
+            [number, "a text"].concat()
+        );
+        assert_eq!(
+            error(json!({"a": [{"number": 1.5}]})),
+            [number, "a number"].concat()
+        );
+        assert_eq!(
+            error(json!({"a": [{}]})),
+            "a: the member `number` is missing"
+        );
+        assert_eq!(
+            error(json!({"a": {}})),
+            "a: a list was expected, and there is an object"
+        );
+        assert!(
+            from_slice::<Inner>(b"{")
+                .unwrap_err()
+                .to_string()
+                .contains("EOF")
+        );
         for wrong in [json!(256), json!(-1), json!(null)] {
             assert!(u8::read(&wrong).is_err(), "{wrong}");
         }

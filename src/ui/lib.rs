@@ -34,7 +34,8 @@ pub struct Settings {
     pub vault: bool,
     /// Whether callers must sign in.
     pub signs_in: bool,
-    /// Secret bytes that the tokens of forms are made from. Servers with the same ones accept each other's forms.
+    /// Secret bytes that the tokens of forms are made from. Servers with the same ones accept each
+    /// other's forms.
     pub form_key: [u8; 32],
     /// The time.
     pub clock: Arc<dyn Clock>,
@@ -62,7 +63,8 @@ struct Ui {
 }
 
 impl Ui {
-    /// Returns the token that forms of a caller must send back, so that no other site can send them.
+    /// Returns the token that forms of a caller must send back, so that no other site can send
+    /// them.
     fn form_token(&self, caller: &Caller) -> String {
         self.seal(caller, "form", "")
     }
@@ -72,7 +74,12 @@ impl Ui {
         let mut digest = Sha256::new();
         // The key has a fixed length and is secret; the parts after it have their lengths in front.
         digest.update(self.form_key);
-        for part in [caller.identity.tenant(), caller.identity.user(), purpose, text] {
+        for part in [
+            caller.identity.tenant(),
+            caller.identity.user(),
+            purpose,
+            text,
+        ] {
             digest.update((part.len() as u64).to_be_bytes());
             digest.update(part);
         }
@@ -82,9 +89,24 @@ impl Ui {
 
 /// Returns the routes of the pages, all below `/ui`.
 ///
-/// `rest` has the REST routes: the pages get and change everything through them, with the rights of their caller. Each
-/// request needs a [`Caller`] in its extensions.
+/// `rest` has the REST routes: the pages get and change everything through them, with the rights of
+/// their caller. Each request needs a [`Caller`] in its extensions.
 pub fn router(rest: Router, settings: Settings) -> Router {
-    let Settings { memory, tokens, vault, signs_in, form_key, clock } = settings;
-    pages::routes().with_state(Ui { rest: Rest::new(rest), memory, tokens, vault, signs_in, form_key, clock })
+    let Settings {
+        memory,
+        tokens,
+        vault,
+        signs_in,
+        form_key,
+        clock,
+    } = settings;
+    pages::routes().with_state(Ui {
+        rest: Rest::new(rest),
+        memory,
+        tokens,
+        vault,
+        signs_in,
+        form_key,
+        clock,
+    })
 }

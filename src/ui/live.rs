@@ -1,7 +1,7 @@
 //! Live updates: one stream of events a page.
 //!
-//! A view turns what the REST routes stream into changes of fragments. Without the script a page is whole; the stream
-//! only replaces what it shows by what is true now.
+//! A view turns what the REST routes stream into changes of fragments. Without the script a page is
+//! whole; the stream only replaces what it shows by what is true now.
 
 use std::convert::Infallible;
 
@@ -38,7 +38,12 @@ pub(crate) enum Change {
     /// Puts an element first into the element `to`; one with the same id is replaced.
     ///
     /// The last ones above `max` are removed.
-    Add { to: &'static str, id: String, html: String, max: usize },
+    Add {
+        to: &'static str,
+        id: String,
+        html: String,
+        max: usize,
+    },
     /// Removes the element `id`.
     Drop { id: String },
     /// Reads the page again, and replaces its elements with `data-refresh` by their ids.
@@ -53,7 +58,12 @@ pub(crate) trait Live: Send {
     fn source(&self) -> String;
 
     /// Returns what an event changes on the page. `data` is its JSON.
-    fn changes<'a>(&'a mut self, at: &'a Viewer, event: &'a str, data: &'a [u8]) -> BoxFuture<'a, Vec<Change>>;
+    fn changes<'a>(
+        &'a mut self,
+        at: &'a Viewer,
+        event: &'a str,
+        data: &'a [u8],
+    ) -> BoxFuture<'a, Vec<Change>>;
 }
 
 /// Who looks at a page.
@@ -75,25 +85,48 @@ struct Reread {
 
 impl Live for Reread {
     fn source(&self) -> String {
-        format!("/api/v1/events?topics={}", crate::rest::segment(&self.topics))
+        format!(
+            "/api/v1/events?topics={}",
+            crate::rest::segment(&self.topics)
+        )
     }
 
-    fn changes<'a>(&'a mut self, _: &'a Viewer, _: &'a str, _: &'a [u8]) -> BoxFuture<'a, Vec<Change>> {
+    fn changes<'a>(
+        &'a mut self,
+        _: &'a Viewer,
+        _: &'a str,
+        _: &'a [u8],
+    ) -> BoxFuture<'a, Vec<Change>> {
         Box::pin(async { vec![Change::Reload] })
     }
 }
 
-async fn follow(Visit { ui, caller, query, headers, .. }: Visit) -> Response {
+async fn follow(
+    Visit {
+        ui,
+        caller,
+        query,
+        headers,
+        ..
+    }: Visit,
+) -> Response {
     let state = pages::State::of(&query);
     let view: Option<Box<dyn Live>> = match state.get("view") {
-        "page" => Some(Box::new(Reread { topics: state.get("topics").to_owned() })),
+        "page" => Some(Box::new(Reread {
+            topics: state.get("topics").to_owned(),
+        })),
         name => pages::view(name, &state),
     };
     let refuse = |failure: &Failure| failed(&ui, &caller, Place::Overview, failure);
     let Some(view) = view else {
-        return refuse(&Failure::new(StatusCode::NOT_FOUND, "there is no such view"));
+        return refuse(&Failure::new(
+            StatusCode::NOT_FOUND,
+            "there is no such view",
+        ));
     };
-    let header = headers.get("last-event-id").and_then(|value| value.to_str().ok());
+    let header = headers
+        .get("last-event-id")
+        .and_then(|value| value.to_str().ok());
     let last = header.or(Some(state.get("last")).filter(|last| !last.is_empty()));
     let opened = match ui.rest.follow(&caller, &view.source(), last).await {
         Ok(opened) => opened,
@@ -103,7 +136,11 @@ async fn follow(Visit { ui, caller, query, headers, .. }: Visit) -> Response {
         return StatusCode::NO_CONTENT.into_response();
     }
     let viewer = Viewer { ui, caller };
-    let shown = Shown { events: Events::new(opened.into_body()), view, viewer };
+    let shown = Shown {
+        events: Events::new(opened.into_body()),
+        view,
+        viewer,
+    };
     let messages = stream::unfold(shown, |mut shown| async move {
         let message = shown.next().await?;
         Some((Ok::<_, Infallible>(message), shown))
@@ -111,7 +148,10 @@ async fn follow(Visit { ui, caller, query, headers, .. }: Visit) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+        (
+            HeaderName::from_static("x-accel-buffering"),
+            HeaderValue::from_static("no"),
+        ),
     ];
     (headers, Body::from_stream(messages)).into_response()
 }
@@ -170,7 +210,10 @@ struct Events {
 
 impl Events {
     fn new(body: Body) -> Self {
-        Self { body: body.into_data_stream(), text: Vec::new() }
+        Self {
+            body: body.into_data_stream(),
+            text: Vec::new(),
+        }
     }
 
     async fn next(&mut self) -> Option<Event> {
@@ -194,10 +237,21 @@ mod tests {
 
     #[tokio::test]
     async fn events_are_read_across_chunks() {
-        let chunks = ["id: 1-2\nev", "ent: calls\ndata: {\"a\"", ":1}\n\n:\n\nid: 3\nevent: x\nda", "ta: 2\n\n"];
-        let chunks = stream::iter(chunks.map(|chunk| Ok::<_, Infallible>(Bytes::from_static(chunk.as_bytes()))));
+        let chunks = [
+            "id: 1-2\nev",
+            "ent: calls\ndata: {\"a\"",
+            ":1}\n\n:\n\nid: 3\nevent: x\nda",
+            "ta: 2\n\n",
+        ];
+        let chunks = stream::iter(
+            chunks.map(|chunk| Ok::<_, Infallible>(Bytes::from_static(chunk.as_bytes()))),
+        );
         let mut events = Events::new(Body::from_stream(chunks));
-        let of = |id: &str, name: &str, data: &str| Event { id: id.into(), name: name.into(), data: data.into() };
+        let of = |id: &str, name: &str, data: &str| Event {
+            id: id.into(),
+            name: name.into(),
+            data: data.into(),
+        };
         assert_eq!(events.next().await, Some(of("1-2", "calls", "{\"a\":1}")));
         assert_eq!(events.next().await, Some(Event::default()));
         assert_eq!(events.next().await, Some(of("3", "x", "2")));
@@ -206,8 +260,16 @@ mod tests {
 
     #[test]
     fn changes_have_one_line_each_and_their_operation() {
-        let add = Change::Add { to: "rows", id: "a".into(), html: "<tr>\n</tr>".into(), max: 2 };
+        let add = Change::Add {
+            to: "rows",
+            id: "a".into(),
+            html: "<tr>\n</tr>".into(),
+            max: 2,
+        };
         let text = serde_json::to_string(&[add, Change::Reload]).unwrap();
-        assert_eq!(text, r#"[{"op":"add","to":"rows","id":"a","html":"<tr>\n</tr>","max":2},{"op":"reload"}]"#);
+        assert_eq!(
+            text,
+            r#"[{"op":"add","to":"rows","id":"a","html":"<tr>\n</tr>","max":2},{"op":"reload"}]"#
+        );
     }
 }

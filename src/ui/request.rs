@@ -38,11 +38,24 @@ pub(crate) struct Post {
 
 /// Returns the route of a page.
 ///
-/// All pages have one type of handler, as all forms have: axum's part of a handler is compiled once, not for each of them.
+/// All pages have one type of handler, as all forms have: axum's part of a handler is compiled
+/// once, not for each of them.
 pub(crate) fn page_at(page: fn(Visit) -> BoxFuture<'static, Response>) -> MethodRouter<Ui> {
-    get(move |State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery, headers: HeaderMap| {
-        page(Visit { ui, caller, path, query, headers })
-    })
+    get(
+        move |State(ui): State<Ui>,
+              By(caller): By,
+              path: PathParams,
+              query: RawQuery,
+              headers: HeaderMap| {
+            page(Visit {
+                ui,
+                caller,
+                path,
+                query,
+                headers,
+            })
+        },
+    )
 }
 
 /// Returns the route that a form is sent to.
@@ -59,8 +72,16 @@ impl<S: Sync> FromRequestParts<S> for By {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
         // A request that was not authenticated has no caller.
-        let missing = (StatusCode::INTERNAL_SERVER_ERROR, "the request has no caller");
-        parts.extensions.get::<Caller>().cloned().map(Self).ok_or(missing)
+        let missing = (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the request has no caller",
+        );
+        parts
+            .extensions
+            .get::<Caller>()
+            .cloned()
+            .map(Self)
+            .ok_or(missing)
     }
 }
 
@@ -71,10 +92,22 @@ impl FromRequestParts<Ui> for PathParams {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, ui: &Ui) -> Result<Self, Response> {
-        let By(caller) = By::from_request_parts(parts, ui).await.map_err(IntoResponse::into_response)?;
+        let By(caller) = By::from_request_parts(parts, ui)
+            .await
+            .map_err(IntoResponse::into_response)?;
         let detail = "the address is not UTF-8 when it is decoded";
-        let wrong = |_| failed(ui, &caller, Place::Overview, &Failure::new(StatusCode::BAD_REQUEST, detail));
-        RawPathParams::from_request_parts(parts, ui).await.map(Self).map_err(wrong)
+        let wrong = |_| {
+            failed(
+                ui,
+                &caller,
+                Place::Overview,
+                &Failure::new(StatusCode::BAD_REQUEST, detail),
+            )
+        };
+        RawPathParams::from_request_parts(parts, ui)
+            .await
+            .map(Self)
+            .map_err(wrong)
     }
 }
 
@@ -108,26 +141,57 @@ impl FromRequest<Ui> for Sent {
 
     async fn from_request(request: Request<Body>, ui: &Ui) -> Result<Self, Response> {
         let (mut parts, body) = request.into_parts();
-        let By(caller) = By::from_request_parts(&mut parts, ui).await.map_err(IntoResponse::into_response)?;
-        let refuse = |status, detail: &str| failed(ui, &caller, Place::Overview, &Failure::new(status, detail));
+        let By(caller) = By::from_request_parts(&mut parts, ui)
+            .await
+            .map_err(IntoResponse::into_response)?;
+        let refuse = |status, detail: &str| {
+            failed(ui, &caller, Place::Overview, &Failure::new(status, detail))
+        };
         let form = "application/x-www-form-urlencoded";
-        if parts.headers.get(CONTENT_TYPE).is_none_or(|kind| !kind.as_bytes().starts_with(form.as_bytes())) {
-            return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the page sends forms only"));
+        if parts
+            .headers
+            .get(CONTENT_TYPE)
+            .is_none_or(|kind| !kind.as_bytes().starts_with(form.as_bytes()))
+        {
+            return Err(refuse(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "the page sends forms only",
+            ));
         }
-        let large = |_| refuse(StatusCode::PAYLOAD_TOO_LARGE, "the form is larger than 1 MiB; use the REST route");
-        let bytes = Limited::new(body, MAX_FORM_BYTES).collect().await.map_err(large)?.to_bytes();
+        let large = |_| {
+            refuse(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the form is larger than 1 MiB; use the REST route",
+            )
+        };
+        let bytes = Limited::new(body, MAX_FORM_BYTES)
+            .collect()
+            .await
+            .map_err(large)?
+            .to_bytes();
         let fields: Vec<(String, String)> = form_urlencoded::parse(&bytes).into_owned().collect();
-        let token = fields.iter().find(|(name, _)| name == TOKEN).map(|(_, value)| value.as_str());
+        let token = fields
+            .iter()
+            .find(|(name, _)| name == TOKEN)
+            .map(|(_, value)| value.as_str());
         if token != Some(ui.form_token(&caller).as_str()) {
-            let detail = "the form is of an older page, or of another site; open the page again and repeat";
+            let detail =
+                "the form is of an older page, or of another site; open the page again and repeat";
             return Err(refuse(StatusCode::FORBIDDEN, detail));
         }
-        Ok(Self { caller, origin: origin(&parts.headers), fields })
+        Ok(Self {
+            caller,
+            origin: origin(&parts.headers),
+            fields,
+        })
     }
 }
 
 /// Returns the origin that a form was sent to: it is that of its page, which browsers name.
 fn origin(headers: &HeaderMap) -> String {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    text(ORIGIN).map_or_else(|| format!("http://{}", text(HOST).unwrap_or("127.0.0.1:7700")), str::to_owned)
+    text(ORIGIN).map_or_else(
+        || format!("http://{}", text(HOST).unwrap_or("127.0.0.1:7700")),
+        str::to_owned,
+    )
 }

@@ -1,4 +1,5 @@
-//! The REST routes of this process, as the pages use them: with the rights of their caller, and without a socket.
+//! The REST routes of this process, as the pages use them: with the rights of their caller, and
+//! without a socket.
 
 use axum::Router;
 use axum::body::Body;
@@ -49,7 +50,12 @@ answer! {
 
 impl Failure {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status: status.as_u16(), code: String::new(), detail: detail.into(), errors: Vec::new() }
+        Self {
+            status: status.as_u16(),
+            code: String::new(),
+            detail: detail.into(),
+            errors: Vec::new(),
+        }
     }
 }
 
@@ -80,13 +86,25 @@ impl Rest {
         Box::pin(async move {
             let response = self.open(caller, method, path, body).await?;
             let (parts, body) = response.into_parts();
-            let too_large =
-                |_| Failure::new(StatusCode::BAD_GATEWAY, "the answer is too large for a page; use the REST route");
-            let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await.map_err(too_large)?.to_bytes();
+            let too_large = |_| {
+                Failure::new(
+                    StatusCode::BAD_GATEWAY,
+                    "the answer is too large for a page; use the REST route",
+                )
+            };
+            let body = Limited::new(body, MAX_ANSWER_BYTES)
+                .collect()
+                .await
+                .map_err(too_large)?
+                .to_bytes();
             if parts.status.is_success() {
-                return Ok(Answer { status: parts.status, body });
+                return Ok(Answer {
+                    status: parts.status,
+                    body,
+                });
             }
-            Err(json::from_slice(&body).unwrap_or_else(|_| Failure::new(parts.status, "the route gave no reason")))
+            Err(json::from_slice(&body)
+                .unwrap_or_else(|_| Failure::new(parts.status, "the route gave no reason")))
         })
     }
 
@@ -102,16 +120,23 @@ impl Rest {
     ) -> Result<Response<Body>, Failure> {
         let mut request = request(caller, Method::GET, path, Body::empty())?;
         if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
-            request.headers_mut().insert(HeaderName::from_static("last-event-id"), last);
+            request
+                .headers_mut()
+                .insert(HeaderName::from_static("last-event-id"), last);
         }
         let response = self.answer(request).await;
         if response.status().is_success() {
             return Ok(response);
         }
         let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
-        let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        Err(json::from_slice(&body).unwrap_or_else(|_| Failure::new(status, "the route gave no reason")))
+        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
+            .collect()
+            .await;
+        let body = body
+            .map(http_body_util::Collected::to_bytes)
+            .unwrap_or_default();
+        Err(json::from_slice(&body)
+            .unwrap_or_else(|_| Failure::new(status, "the route gave no reason")))
     }
 
     /// Sends a request and returns the answer with its body unread.
@@ -137,11 +162,20 @@ impl Rest {
     }
 }
 
-fn request(caller: &Caller, method: Method, path: &str, body: Body) -> Result<Request<Body>, Failure> {
+fn request(
+    caller: &Caller,
+    method: Method,
+    path: &str,
+    body: Body,
+) -> Result<Request<Body>, Failure> {
     let mut request = Request::new(body);
     *request.method_mut() = method;
-    *request.uri_mut() = path.parse().map_err(|_| Failure::new(StatusCode::NOT_FOUND, "there is no such page"))?;
-    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    *request.uri_mut() = path
+        .parse()
+        .map_err(|_| Failure::new(StatusCode::NOT_FOUND, "there is no such page"))?;
+    request
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     request.extensions_mut().insert(caller.clone());
     Ok(request)
 }
@@ -163,7 +197,11 @@ fn odd(error: Unreadable) -> Failure {
 
 /// Percent-encodes a text as one segment of a path or one value of a query.
 pub(crate) fn segment(text: &str) -> String {
-    const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+        .remove(b'-')
+        .remove(b'.')
+        .remove(b'_')
+        .remove(b'~');
     utf8_percent_encode(text, PLAIN).to_string()
 }
 

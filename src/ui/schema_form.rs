@@ -1,7 +1,7 @@
 //! The form of a pack: fields made of its input schema, and an input made of the fields.
 //!
-//! Only simple properties become fields of their own kind; any other is a field for JSON. The server checks the input
-//! against the schema, as it checks every call.
+//! Only simple properties become fields of their own kind; any other is a field for JSON. The
+//! server checks the input against the schema, as it checks every call.
 
 use serde_json::{Map, Value};
 
@@ -52,11 +52,19 @@ impl Field {
     }
 
     pub(crate) fn step(&self) -> &'static str {
-        if self.kind == (Kind::Number { whole: true }) { "1" } else { "any" }
+        if self.kind == (Kind::Number { whole: true }) {
+            "1"
+        } else {
+            "any"
+        }
     }
 
     pub(crate) fn choices(&self) -> &[String] {
-        if let Kind::Choice(choices) = &self.kind { choices } else { &[] }
+        if let Kind::Choice(choices) = &self.kind {
+            choices
+        } else {
+            &[]
+        }
     }
 
     /// Returns what a large field takes, for its label.
@@ -73,16 +81,32 @@ impl Field {
 ///
 /// A schema without properties has no fields: its input is entered as JSON.
 pub(crate) fn fields(schema: &Value, input: &Value) -> Vec<Field> {
-    let Some(properties) = schema["properties"].as_object() else { return Vec::new() };
-    let required = |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name));
+    let Some(properties) = schema["properties"].as_object() else {
+        return Vec::new();
+    };
+    let required = |name: &str| {
+        schema["required"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|one| one == name))
+    };
     let mut fields: Vec<Field> = properties
         .iter()
         .map(|(name, property)| {
             let property = resolved(schema, property);
             let kind = kind(property);
-            let value = input.get(name).map(|value| text(value, &kind)).unwrap_or_default();
+            let value = input
+                .get(name)
+                .map(|value| text(value, &kind))
+                .unwrap_or_default();
             let (id, required) = (format!("{PREFIX}{name}"), required(name));
-            Field { name: name.clone(), id, help: help(property), required, kind, value }
+            Field {
+                name: name.clone(),
+                id,
+                help: help(property),
+                required,
+                kind,
+                value,
+            }
         })
         .collect();
     fields.sort_by_key(|field| !field.required);
@@ -91,17 +115,26 @@ pub(crate) fn fields(schema: &Value, input: &Value) -> Vec<Field> {
 
 /// Follows a reference to a definition of the same schema.
 fn resolved<'a>(schema: &'a Value, property: &'a Value) -> &'a Value {
-    let pointer = property["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
-    pointer.and_then(|pointer| schema.pointer(pointer)).unwrap_or(property)
+    let pointer = property["$ref"]
+        .as_str()
+        .and_then(|reference| reference.strip_prefix('#'));
+    pointer
+        .and_then(|pointer| schema.pointer(pointer))
+        .unwrap_or(property)
 }
 
 fn kind(property: &Value) -> Kind {
     if let Some(choices) = property["enum"].as_array() {
-        let texts: Option<Vec<String>> = choices.iter().map(|choice| choice.as_str().map(str::to_owned)).collect();
+        let texts: Option<Vec<String>> = choices
+            .iter()
+            .map(|choice| choice.as_str().map(str::to_owned))
+            .collect();
         return texts.map_or(Kind::Json, Kind::Choice);
     }
     match property["type"].as_str() {
-        Some("string") if property["maxLength"].as_u64().is_none_or(|max| max > 4096) => Kind::LongText,
+        Some("string") if property["maxLength"].as_u64().is_none_or(|max| max > 4096) => {
+            Kind::LongText
+        }
         Some("string") => Kind::Text,
         Some("integer") => Kind::Number { whole: true },
         Some("number") => Kind::Number { whole: false },
@@ -124,7 +157,11 @@ fn help(property: &Value) -> String {
 fn text(value: &Value, kind: &Kind) -> String {
     match (kind, value) {
         (Kind::Json, value) => shown::json(value),
-        (Kind::Lines, Value::Array(items)) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n"),
+        (Kind::Lines, Value::Array(items)) => items
+            .iter()
+            .filter_map(Value::as_str)
+            .collect::<Vec<_>>()
+            .join("\n"),
         (_, Value::String(text)) => text.clone(),
         (_, value) => value.to_string(),
     }
@@ -137,19 +174,24 @@ pub(crate) fn refill(fields: &mut [Field], sent: &Sent) {
     }
 }
 
-/// Returns the input that a form has: of its fields, or of its field for JSON. An empty field is left out.
+/// Returns the input that a form has: of its fields, or of its field for JSON. An empty field is
+/// left out.
 ///
 /// # Errors
 /// Which field is wrong, and how.
 pub(crate) fn input(schema: &Value, sent: &Sent) -> Result<Value, String> {
     if let Some(json) = sent.get("json") {
-        return serde_json::from_str(json).map_err(|error| format!("the input is not JSON: {error}"));
+        return serde_json::from_str(json)
+            .map_err(|error| format!("the input is not JSON: {error}"));
     }
     let mut input = Map::new();
-    let Some(properties) = schema["properties"].as_object() else { return Ok(Value::Object(input)) };
+    let Some(properties) = schema["properties"].as_object() else {
+        return Ok(Value::Object(input));
+    };
     for (name, property) in properties {
         if let Some(text) = sent.get(&format!("{PREFIX}{name}")) {
-            let value = value(text, resolved(schema, property)).map_err(|error| format!("{name}: {error}"))?;
+            let value = value(text, resolved(schema, property))
+                .map_err(|error| format!("{name}: {error}"))?;
             input.insert(name.clone(), value);
         }
     }
@@ -159,7 +201,9 @@ pub(crate) fn input(schema: &Value, sent: &Sent) -> Result<Value, String> {
 fn value(text: &str, property: &Value) -> Result<Value, String> {
     // Browsers send the end of a line as two characters (WHATWG HTML, 4.10.21.8).
     let text = text.replace("\r\n", "\n");
-    let json = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| format!("not JSON: {error}"));
+    let json = |text: &str| {
+        serde_json::from_str::<Value>(text).map_err(|error| format!("not JSON: {error}"))
+    };
     Ok(match kind(property) {
         Kind::Choice(_) if property["type"] == "boolean" => Value::Bool(text == "true"),
         Kind::Text | Kind::LongText | Kind::Choice(_) => Value::String(text),
@@ -167,9 +211,11 @@ fn value(text: &str, property: &Value) -> Result<Value, String> {
             Ok(number) if number.is_number() => number,
             _ => return Err("not a number".to_owned()),
         },
-        Kind::Lines => {
-            text.lines().filter(|line| !line.is_empty()).map(|line| Value::String(line.to_owned())).collect()
-        }
+        Kind::Lines => text
+            .lines()
+            .filter(|line| !line.is_empty())
+            .map(|line| Value::String(line.to_owned()))
+            .collect(),
         Kind::Json => json(&text)?,
     })
 }
@@ -199,10 +245,13 @@ mod tests {
 
     #[test]
     fn properties_become_fields_by_type() {
-        let input = json!({ "path": "src", "focus": ["x", "y"], "rest": { "a": 1 }, "deep": false });
+        let input =
+            json!({ "path": "src", "focus": ["x", "y"], "rest": { "a": 1 }, "deep": false });
         let fields = fields(&schema(), &input);
-        let kinds: Vec<_> =
-            fields.iter().map(|field| (field.name.as_str(), &field.kind, field.value.as_str())).collect();
+        let kinds: Vec<_> = fields
+            .iter()
+            .map(|field| (field.name.as_str(), &field.kind, field.value.as_str()))
+            .collect();
         let booleans = Kind::Choice(vec!["true".to_owned(), "false".to_owned()]);
         let letters = Kind::Choice(vec!["a".to_owned(), "b".to_owned()]);
         assert_eq!(
@@ -224,7 +273,8 @@ mod tests {
     #[test]
     fn fields_become_values_of_their_type() {
         let schema = schema();
-        let of = |text: &str, name: &str| value(text, resolved(&schema, &schema["properties"][name]));
+        let of =
+            |text: &str, name: &str| value(text, resolved(&schema, &schema["properties"][name]));
         assert_eq!(of("7", "budget"), Ok(json!(7)));
         assert_eq!(of("true", "deep"), Ok(json!(true)));
         assert_eq!(of("x\r\n\r\ny z\r\n", "focus"), Ok(json!(["x", "y z"])));

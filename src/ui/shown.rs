@@ -15,22 +15,29 @@ pub(crate) struct Time(pub(crate) Timestamp);
 
 impl Read for Time {
     fn read(value: &Value) -> Result<Self, Unreadable> {
-        helmdeck_core::clock::rfc3339::deserialize(value).map(Self).map_err(Unreadable::from)
+        helmdeck_core::clock::rfc3339::deserialize(value)
+            .map(Self)
+            .map_err(Unreadable::from)
     }
 }
 
 impl Time {
-    /// Returns a `time` element: how long ago in words, the exact time for machines and as a tooltip.
+    /// Returns a `time` element: how long ago in words, the exact time for machines and as a
+    /// tooltip.
     pub(crate) fn html(self, now: &Timestamp) -> String {
         let exact = self.exact();
-        format!("<time datetime=\"{exact}\" title=\"{exact}\">{}</time>", self.relative(*now))
+        format!(
+            "<time datetime=\"{exact}\" title=\"{exact}\">{}</time>",
+            self.relative(*now)
+        )
     }
 
     /// Returns the time to the second, in UTC.
     pub(crate) fn exact(self) -> String {
         let text = self.0.to_rfc3339();
         // "2026-11-21T22:34:00.000000Z"
-        text.split_once('.').map_or_else(|| text.clone(), |(seconds, _)| format!("{seconds}Z"))
+        text.split_once('.')
+            .map_or_else(|| text.clone(), |(seconds, _)| format!("{seconds}Z"))
     }
 
     fn relative(self, now: Timestamp) -> String {
@@ -81,7 +88,11 @@ pub(crate) fn micros(micros: u64) -> String {
 
 /// Returns a long time that was spent or saved, with one unit.
 pub(crate) fn span(millis: u64) -> String {
-    if millis < 10_000 { self::millis(millis) } else { rough(Duration::from_millis(millis)) }
+    if millis < 10_000 {
+        self::millis(millis)
+    } else {
+        rough(Duration::from_millis(millis))
+    }
 }
 
 /// Returns a number with a comma between thousands.
@@ -110,13 +121,20 @@ pub(crate) struct DiffLine<'a> {
 /// The sign in front of a line says the same without colour.
 pub(crate) fn diff(text: &str) -> Vec<DiffLine<'_>> {
     let class = |line: &str| match line.as_bytes().first() {
-        _ if line.starts_with("diff ") || line.starts_with("+++ ") || line.starts_with("--- ") => "file",
+        _ if line.starts_with("diff ") || line.starts_with("+++ ") || line.starts_with("--- ") => {
+            "file"
+        }
         Some(b'+') => "added",
         Some(b'-') => "removed",
         Some(b'@') => "place",
         _ => "",
     };
-    text.lines().map(|text| DiffLine { class: class(text), text }).collect()
+    text.lines()
+        .map(|text| DiffLine {
+            class: class(text),
+            text,
+        })
+        .collect()
 }
 
 /// Returns a size with a binary unit.
@@ -139,7 +157,8 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Returns JSON on several lines, with hidden characters as escapes, so that a copy of it is the same value.
+/// Returns JSON on several lines, with hidden characters as escapes, so that a copy of it is the
+/// same value.
 pub(crate) fn json(value: &Value) -> String {
     let text = format!("{value:#}");
     if !text.contains(hidden) {
@@ -172,7 +191,11 @@ mod tests {
         let time = Time(Timestamp(1_795_599_838_588_909));
         let at = |seconds| time.html(&time.0.saturating_add(Duration::from_secs(seconds)));
         assert!(at(0).ends_with(">now</time>"), "{}", at(0));
-        assert!(at(0).starts_with("<time datetime=\"2026-11-25T09:43:58Z\""), "{}", at(0));
+        assert!(
+            at(0).starts_with("<time datetime=\"2026-11-25T09:43:58Z\""),
+            "{}",
+            at(0)
+        );
         assert!(at(59).contains("59 s ago") && at(3_600).contains("60 min ago"));
         assert!(at(86_400).contains("24 h ago") && at(345_600).contains("4 days ago"));
         assert_eq!(time.relative(Timestamp(time.0.0 - 60_000_000)), "in 60 s");
@@ -180,25 +203,48 @@ mod tests {
 
     #[test]
     fn sizes_and_durations_have_one_unit() {
-        assert_eq!([size(0), size(1023), size(1024), size(1536)], ["0 B", "1023 B", "1.0 KiB", "1.5 KiB"]);
-        assert_eq!([size(5 << 20), size(u64::MAX)], ["5.0 MiB", "1677721.5 TiB"]);
-        assert_eq!([millis(7), millis(1_500), millis(90_000)], ["7 ms", "1.5 s", "90 s"]);
+        assert_eq!(
+            [size(0), size(1023), size(1024), size(1536)],
+            ["0 B", "1023 B", "1.0 KiB", "1.5 KiB"]
+        );
+        assert_eq!(
+            [size(5 << 20), size(u64::MAX)],
+            ["5.0 MiB", "1677721.5 TiB"]
+        );
+        assert_eq!(
+            [millis(7), millis(1_500), millis(90_000)],
+            ["7 ms", "1.5 s", "90 s"]
+        );
         assert_eq!([count(1, "turn"), count(0, "turn")], ["1 turn", "0 turns"]);
-        assert_eq!([micros(7), micros(1_500), micros(90_000), micros(1_500_000)], ["7 µs", "1.5 ms", "90 ms", "1.5 s"]);
+        assert_eq!(
+            [micros(7), micros(1_500), micros(90_000), micros(1_500_000)],
+            ["7 µs", "1.5 ms", "90 ms", "1.5 s"]
+        );
     }
 
     #[test]
     fn large_numbers_are_grouped_and_long_times_rough() {
         assert_eq!(
-            [grouped(0), grouped(999), grouped(1_000), grouped(12_345_678)],
+            [
+                grouped(0),
+                grouped(999),
+                grouped(1_000),
+                grouped(12_345_678)
+            ],
             ["0", "999", "1,000", "12,345,678"]
         );
-        assert_eq!([span(1_500), span(12_000), span(984_000)], ["1.5 s", "12 s", "16 min"]);
+        assert_eq!(
+            [span(1_500), span(12_000), span(984_000)],
+            ["1.5 s", "12 s", "16 min"]
+        );
     }
 
     #[test]
     fn lines_of_a_diff_have_their_kind() {
-        let classes: Vec<&str> = diff("--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n z").iter().map(|line| line.class).collect();
+        let classes: Vec<&str> = diff("--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n z")
+            .iter()
+            .map(|line| line.class)
+            .collect();
         assert_eq!(classes, ["file", "file", "place", "removed", "added", ""]);
     }
 
@@ -206,7 +252,10 @@ mod tests {
     fn shown_json_is_the_same_value() {
         let value = serde_json::json!({ "a\u{202e}": "\u{e0041}\u{1}\nß" });
         let text = json(&value);
-        assert!(!text.contains('\u{202e}') && !text.contains('\u{e0041}'), "{text}");
+        assert!(
+            !text.contains('\u{202e}') && !text.contains('\u{e0041}'),
+            "{text}"
+        );
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
     }
 }

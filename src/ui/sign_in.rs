@@ -12,7 +12,8 @@ use sha2::{Digest, Sha256};
 use crate::assets;
 use crate::frame::answer;
 
-/// Moves the token of a link from the address to the form. The fragment of an address reaches no server and no log.
+/// Moves the token of a link from the address to the form. The fragment of an address reaches no
+/// server and no log.
 const SCRIPT: &str = include_str!("assets/sign_in.js");
 
 /// Page that asks for a token.
@@ -38,16 +39,32 @@ struct SignedInPage {
 /// Its form is sent to `/ui/sign-in` with the field `token`. With a `provider` it has a button for
 /// `/ui/sign-in/provider`.
 pub fn sign_in_page(trouble: Option<&str>, provider: bool) -> Response {
-    let status = if trouble.is_some() { StatusCode::UNAUTHORIZED } else { StatusCode::OK };
-    let page = SignInPage { style: assets::style_path(), script: script_path(), trouble, provider };
+    let status = if trouble.is_some() {
+        StatusCode::UNAUTHORIZED
+    } else {
+        StatusCode::OK
+    };
+    let page = SignInPage {
+        style: assets::style_path(),
+        script: script_path(),
+        trouble,
+        provider,
+    };
     answer(status, page.render())
 }
 
 /// Answers with a page that leads on to the overview.
 ///
-/// A browser does not send a strict cookie with a redirect that another site began, but with a step of our page.
+/// A browser does not send a strict cookie with a redirect that another site began, but with a step
+/// of our page.
 pub fn signed_in_page() -> Response {
-    answer(StatusCode::OK, SignedInPage { style: assets::style_path() }.render())
+    answer(
+        StatusCode::OK,
+        SignedInPage {
+            style: assets::style_path(),
+        }
+        .render(),
+    )
 }
 
 /// Returns the path of the script.
@@ -59,8 +76,14 @@ pub(crate) fn script_path() -> &'static str {
 /// Answers with the script.
 pub(crate) async fn script() -> Response {
     let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static("text/javascript; charset=utf-8")),
-        (CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable")),
+        (
+            CONTENT_TYPE,
+            HeaderValue::from_static("text/javascript; charset=utf-8"),
+        ),
+        (
+            CACHE_CONTROL,
+            HeaderValue::from_static("public, max-age=31536000, immutable"),
+        ),
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     ];
     (headers, SCRIPT).into_response()

@@ -1,7 +1,7 @@
 //! Operator commands on credentials.
 //!
-//! Every change is one transaction: several processes may run them at once, and a killed one leaves the old or the new
-//! state.
+//! Every change is one transaction: several processes may run them at once, and a killed one leaves
+//! the old or the new state.
 
 use std::sync::Arc;
 
@@ -84,7 +84,11 @@ impl Book {
     /// Opens the book of a system database with the vault's keys. Touches nothing.
     #[must_use]
     pub fn new(system: System, ring: KeyRing, clock: Arc<dyn Clock>) -> Self {
-        Self { system, sealer: Sealer(ring), clock }
+        Self {
+            system,
+            sealer: Sealer(ring),
+            clock,
+        }
     }
 
     /// Creates a credential, or replaces all of it.
@@ -99,7 +103,10 @@ impl Book {
             let known = find(rows, &name);
             // A row that was put back is replaced, and nothing is taken from it.
             let fields = next(&name, known.filter(|row| head.admit(row).is_ok()), now);
-            let saved = Saved { version: fields.version, replaced: known.is_some() };
+            let saved = Saved {
+                version: fields.version,
+                replaced: known.is_some(),
+            };
             Ok((put(sealer.seal(fields, &about, &material)?), saved))
         })
         .await?
@@ -109,7 +116,8 @@ impl Book {
     /// Replaces the secret of a credential. Its attributes stay.
     ///
     /// # Errors
-    /// `Missing`, `Refused` if the secret is not of the credential's type, `Unreadable`, `WrongKey`, `Store`.
+    /// `Missing`, `Refused` if the secret is not of the credential's type, `Unreadable`,
+    /// `WrongKey`, `Store`.
     pub async fn rotate(&self, name: &str, material: Material) -> Result<Saved> {
         let (wanted, sealer, now) = (name.to_owned(), self.sealer.clone(), self.clock.now());
         let saved = self.change(false, move |head, rows| {
@@ -118,10 +126,15 @@ impl Book {
             let about = sealer.about(known)?;
             let material = Material::new(about.kind, material.text, material.passphrase)?;
             let fields = next(&wanted, Some(known), now);
-            let saved = Saved { version: fields.version, replaced: true };
+            let saved = Saved {
+                version: fields.version,
+                replaced: true,
+            };
             Ok((put(sealer.seal(fields, &about, &material)?), saved))
         });
-        saved.await?.ok_or_else(|| VaultError::Missing(name.to_owned()))
+        saved
+            .await?
+            .ok_or_else(|| VaultError::Missing(name.to_owned()))
     }
 
     /// Changes the grants of a credential, and returns its hosts, type and grants.
@@ -137,10 +150,18 @@ impl Book {
             head.admit(known)?;
             let mut about = sealer.about(known)?;
             regrant(&mut about, change)?;
-            let fields = Fields { updated_at: now.max(known.updated_at), ..Fields::from(known) };
-            Ok((put(sealer.seal(fields, &about, &sealer.material(known)?)?), about))
+            let fields = Fields {
+                updated_at: now.max(known.updated_at),
+                ..Fields::from(known)
+            };
+            Ok((
+                put(sealer.seal(fields, &about, &sealer.material(known)?)?),
+                about,
+            ))
         });
-        about.await?.ok_or_else(|| VaultError::Missing(name.to_owned()))
+        about
+            .await?
+            .ok_or_else(|| VaultError::Missing(name.to_owned()))
     }
 
     /// Returns every credential by name, with its attributes and without its secret.
@@ -152,7 +173,10 @@ impl Book {
         prove(&self.sealer, &state, &rows)?;
         let head = Head::read(&self.sealer.0, &state, &rows);
         let about = |row: &VaultRow| head.admit(row).and_then(|()| self.sealer.about(row));
-        Ok(rows.iter().map(|row| listed(row, Some(about(row)))).collect())
+        Ok(rows
+            .iter()
+            .map(|row| listed(row, Some(about(row))))
+            .collect())
     }
 
     /// Returns the attributes of one credential.
@@ -160,11 +184,18 @@ impl Book {
     /// # Errors
     /// `Missing`, `Unreadable`, `WrongKey`, `Store`.
     pub async fn about(&self, name: &str) -> Result<About> {
-        let found = self.list().await?.into_iter().find(|listed| listed.name == name);
-        found.and_then(|listed| listed.about).ok_or_else(|| VaultError::Missing(name.to_owned()))?
+        let found = self
+            .list()
+            .await?
+            .into_iter()
+            .find(|listed| listed.name == name);
+        found
+            .and_then(|listed| listed.about)
+            .ok_or_else(|| VaultError::Missing(name.to_owned()))?
     }
 
-    /// Opens every credential, secrets too, and returns how many there are and why which do not open or are missing.
+    /// Opens every credential, secrets too, and returns how many there are and why which do not
+    /// open or are missing.
     ///
     /// # Errors
     /// `WrongKey`, `Store`.
@@ -173,9 +204,18 @@ impl Book {
         prove(&self.sealer, &state, &rows)?;
         let head = Head::read(&self.sealer.0, &state, &rows);
         let open = |row: &VaultRow| {
-            head.admit(row).and_then(|()| self.sealer.about(row)).and_then(|_| self.sealer.material(row)).err()
+            head.admit(row)
+                .and_then(|()| self.sealer.about(row))
+                .and_then(|_| self.sealer.material(row))
+                .err()
         };
-        Ok((rows.len(), rows.iter().filter_map(open).chain(head.missing(&rows)).collect()))
+        Ok((
+            rows.len(),
+            rows.iter()
+                .filter_map(open)
+                .chain(head.missing(&rows))
+                .collect(),
+        ))
     }
 
     /// Reseals every row with the current key, in one transaction.
@@ -188,17 +228,25 @@ impl Book {
         let sealer = self.sealer.clone();
         self.change(false, move |head, rows| {
             let current = sealer.0.current_id().to_owned();
-            let mut done = Rekeyed { resealed: 0, already: 0, unreadable: Vec::new(), key_id: current.clone() };
+            let mut done = Rekeyed {
+                resealed: 0,
+                already: 0,
+                unreadable: Vec::new(),
+                key_id: current.clone(),
+            };
             let mut change = VaultChange::default();
             for row in rows {
-                let resealed = head.admit(row).and_then(|()| sealer.about(row)).and_then(|about| {
-                    let material = sealer.material(row)?;
-                    if row.key_id == current {
-                        Ok(None)
-                    } else {
-                        sealer.seal(Fields::from(row), &about, &material).map(Some)
-                    }
-                });
+                let resealed = head
+                    .admit(row)
+                    .and_then(|()| sealer.about(row))
+                    .and_then(|about| {
+                        let material = sealer.material(row)?;
+                        if row.key_id == current {
+                            Ok(None)
+                        } else {
+                            sealer.seal(Fields::from(row), &about, &material).map(Some)
+                        }
+                    });
                 match resealed {
                     Ok(Some(row)) => change.put.push(row),
                     Ok(None) => done.already += 1,
@@ -225,13 +273,21 @@ impl Book {
             if find(rows, &wanted).is_none() && !head.names(&wanted) {
                 return Err(VaultError::Missing(wanted));
             }
-            Ok((VaultChange { remove: vec![wanted], ..VaultChange::default() }, ()))
+            Ok((
+                VaultChange {
+                    remove: vec![wanted],
+                    ..VaultChange::default()
+                },
+                (),
+            ))
         });
-        removed.await?.ok_or_else(|| VaultError::Missing(name.to_owned()))
+        removed
+            .await?
+            .ok_or_else(|| VaultError::Missing(name.to_owned()))
     }
 
-    /// Runs a change on the rows in one transaction, and writes the next head with it. `None` if there is no vault and none
-    /// is created.
+    /// Runs a change on the rows in one transaction, and writes the next head with it. `None` if
+    /// there is no vault and none is created.
     async fn change<T: Send + 'static>(
         &self,
         make: bool,
@@ -239,29 +295,32 @@ impl Book {
     ) -> Result<Option<T>> {
         let sealer = self.sealer.clone();
         let now = self.clock.now();
-        let answer = self.system.change_vault(make, move |state, rows| -> Decided<T> {
-            let change = || {
-                prove(&sealer, state, &rows)?;
-                let head = Head::read(&sealer.0, state, &rows);
-                let (mut change, answer) = decide(&head, &rows)?;
-                if rows.is_empty() || state.key_id.is_none() {
-                    change.key_id = Some(sealer.0.current_id().to_owned());
+        let answer = self
+            .system
+            .change_vault(make, move |state, rows| -> Decided<T> {
+                let change = || {
+                    prove(&sealer, state, &rows)?;
+                    let head = Head::read(&sealer.0, state, &rows);
+                    let (mut change, answer) = decide(&head, &rows)?;
+                    if rows.is_empty() || state.key_id.is_none() {
+                        change.key_id = Some(sealer.0.current_id().to_owned());
+                    }
+                    // Servers that do not have a new key yet go on, until a rekey.
+                    let like = state.head.as_deref().filter(|_| change.key_id.is_none());
+                    head.add_to((&sealer.0, like), &rows, &mut change, now)?;
+                    Ok((change, answer))
+                };
+                match change() {
+                    Ok((change, answer)) => (Some(change), Ok(answer)),
+                    Err(error) => (None, Err(error)),
                 }
-                // Servers that do not have a new key yet go on, until a rekey.
-                let like = state.head.as_deref().filter(|_| change.key_id.is_none());
-                head.add_to((&sealer.0, like), &rows, &mut change, now)?;
-                Ok((change, answer))
-            };
-            match change() {
-                Ok((change, answer)) => (Some(change), Ok(answer)),
-                Err(error) => (None, Err(error)),
-            }
-        });
+            });
         answer.await?.transpose()
     }
 }
 
-/// Removes a credential without the key, for a lost one. With the key use [`Book::remove`]: it keeps the head.
+/// Removes a credential without the key, for a lost one. With the key use [`Book::remove`]: it
+/// keeps the head.
 ///
 /// # Errors
 /// `Missing`, `Store`.
@@ -269,7 +328,13 @@ pub async fn remove(system: &System, name: &str) -> Result<()> {
     let wanted = name.to_owned();
     let removed = system.change_vault(false, move |_, rows| {
         let known = find(&rows, &wanted).is_some();
-        (known.then(|| VaultChange { remove: vec![wanted], ..VaultChange::default() }), known)
+        (
+            known.then(|| VaultChange {
+                remove: vec![wanted],
+                ..VaultChange::default()
+            }),
+            known,
+        )
     });
     match removed.await? {
         Some(true) => Ok(()),
@@ -282,15 +347,22 @@ pub async fn remove(system: &System, name: &str) -> Result<()> {
 /// # Errors
 /// `Store`.
 pub async fn list_in_the_clear(system: &System) -> Result<Vec<Listed>> {
-    Ok(system.vault().await?.1.iter().map(|row| listed(row, None)).collect())
+    Ok(system
+        .vault()
+        .await?
+        .1
+        .iter()
+        .map(|row| listed(row, None))
+        .collect())
 }
 
 /// Checks that the vault belongs to a key of the ring. An empty vault belongs to its first writer.
 pub(crate) fn prove(sealer: &Sealer, state: &VaultState, rows: &[VaultRow]) -> Result<()> {
     match &state.key_id {
-        Some(id) if !rows.is_empty() && !sealer.0.knows(id) => {
-            Err(VaultError::WrongKey { vault: id.clone(), given: sealer.0.ids().collect::<Vec<_>>().join(", ") })
-        }
+        Some(id) if !rows.is_empty() && !sealer.0.knows(id) => Err(VaultError::WrongKey {
+            vault: id.clone(),
+            given: sealer.0.ids().collect::<Vec<_>>().join(", "),
+        }),
         _ => Ok(()),
     }
 }
@@ -300,13 +372,17 @@ fn find<'a>(rows: &'a [VaultRow], name: &str) -> Option<&'a VaultRow> {
 }
 
 fn put(row: VaultRow) -> VaultChange {
-    VaultChange { put: vec![row], ..VaultChange::default() }
+    VaultChange {
+        put: vec![row],
+        ..VaultChange::default()
+    }
 }
 
 /// Returns the clear fields of a row with a new secret.
 ///
-/// Its version is the time in Unix microseconds, and always higher than the previous one. So a credential that was
-/// removed and set again never passes for the previous one, even in a new database.
+/// Its version is the time in Unix microseconds, and always higher than the previous one. So a
+/// credential that was removed and set again never passes for the previous one, even in a new
+/// database.
 fn next(name: &str, known: Option<&VaultRow>, now: Timestamp) -> Fields {
     let version = u64::try_from(now.micros()).unwrap_or(1);
     Fields {
@@ -337,9 +413,19 @@ fn take<T: PartialEq + std::fmt::Display>(from: &mut Vec<T>, what: &T) -> Result
     let before = from.len();
     from.retain(|held| held != what);
     if from.len() == before {
-        let held = from.iter().map(|held| format!("\"{held}\"")).collect::<Vec<_>>().join(", ");
-        let held = if held.is_empty() { "nothing is".to_owned() } else { format!("allowed are {held}") };
-        return Err(VaultError::Invalid(format!("\"{what}\" is not allowed as such; {held}")));
+        let held = from
+            .iter()
+            .map(|held| format!("\"{held}\""))
+            .collect::<Vec<_>>()
+            .join(", ");
+        let held = if held.is_empty() {
+            "nothing is".to_owned()
+        } else {
+            format!("allowed are {held}")
+        };
+        return Err(VaultError::Invalid(format!(
+            "\"{what}\" is not allowed as such; {held}"
+        )));
     }
     Ok(())
 }

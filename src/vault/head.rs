@@ -1,9 +1,9 @@
 //! Head of the vault: which rows it has, sealed.
 //!
-//! A seal cannot tell that its row is an older one that was put back. The head has a digest of each row, and a
-//! counter that grows with every change. It is written in the transaction of the change. So a row that is older
-//! than the head, and one that was removed, is refused. A vault that was put back whole, with its head, is seen by
-//! a process that knows a higher counter, and by no other.
+//! A seal cannot tell that its row is an older one that was put back. The head has a digest of each
+//! row, and a counter that grows with every change. It is written in the transaction of the change.
+//! So a row that is older than the head, and one that was removed, is refused. A vault that was put
+//! back whole, with its head, is seen by a process that knows a higher counter, and by no other.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,9 @@ fn namespace() -> Namespace {
 impl Head {
     /// Opens the head of a vault. An empty vault that belongs to nobody has none.
     pub(crate) fn read(ring: &KeyRing, state: &VaultState, rows: &[VaultRow]) -> Self {
-        let Some(sealed) = &state.head else { return Self::Absent };
+        let Some(sealed) = &state.head else {
+            return Self::Absent;
+        };
         let opened = ring.open_blob(&namespace(), HEAD, b"", sealed).ok();
         match opened.and_then(|plain| serde_json::from_slice(&plain).ok()) {
             Some(content) => Self::Known(content),
@@ -75,12 +77,14 @@ impl Head {
             // Rows of the first format are from before there were heads.
             Self::Absent if row.key_id.len() == 16 => Ok(()),
             Self::Absent => refused("the head of the vault was removed; set the credential again"),
-            Self::Broken => refused("the head of the vault does not open; set the credential again"),
+            Self::Broken => {
+                refused("the head of the vault does not open; set the credential again")
+            }
             Self::Known(content) => match content.rows.get(&row.name) {
                 Some(known) if *known == digest(row) => Ok(()),
-                Some(_) => {
-                    refused("another row than the one written last: an older one was put back, or it was altered")
-                }
+                Some(_) => refused(
+                    "another row than the one written last: an older one was put back, or it was altered",
+                ),
                 None => refused("it was removed, and put back"),
             },
         }
@@ -92,19 +96,27 @@ impl Head {
     }
 
     /// Returns the names of credentials that should be there and are not.
-    pub(crate) fn missing<'a>(&'a self, rows: &'a [VaultRow]) -> impl Iterator<Item = VaultError> + 'a {
+    pub(crate) fn missing<'a>(
+        &'a self,
+        rows: &'a [VaultRow],
+    ) -> impl Iterator<Item = VaultError> + 'a {
         let names = match self {
             Self::Known(content) => Some(content.rows.keys()),
             Self::Absent | Self::Broken => None,
         };
-        let missing = names.into_iter().flatten().filter(|name| rows.iter().all(|row| row.name != **name));
+        let missing = names
+            .into_iter()
+            .flatten()
+            .filter(|name| rows.iter().all(|row| row.name != **name));
         missing.map(|name| VaultError::Unreadable {
             name: name.clone(),
-            reason: "it is missing: it was removed without the vault key, or by another program".to_owned(),
+            reason: "it is missing: it was removed without the vault key, or by another program"
+                .to_owned(),
         })
     }
 
-    /// Adds the head after a change to it, sealed with the key of the head before it, if that is given. A row that this head refuses, and the change leaves alone, stays refused.
+    /// Adds the head after a change to it, sealed with the key of the head before it, if that is
+    /// given. A row that this head refuses, and the change leaves alone, stays refused.
     ///
     /// # Errors
     /// `Store` if the system cannot provide randomness.
@@ -119,14 +131,22 @@ impl Head {
             Self::Known(content) => content.clone(),
             Self::Absent | Self::Broken => {
                 let admitted = rows.iter().filter(|row| self.admit(row).is_ok());
-                Content { counter: 0, rows: admitted.map(|row| (row.name.clone(), digest(row))).collect() }
+                Content {
+                    counter: 0,
+                    rows: admitted
+                        .map(|row| (row.name.clone(), digest(row)))
+                        .collect(),
+                }
             }
         };
         // By the clock, so that a change is newer than any head that was put back.
         content.counter = (content.counter + 1).max(now.micros().unsigned_abs());
         content.rows.retain(|name, _| !change.remove.contains(name));
-        content.rows.extend(change.put.iter().map(|row| (row.name.clone(), digest(row))));
-        let plain = serde_json::to_vec(&content).map_err(|error| VaultError::Invalid(error.to_string()))?;
+        content
+            .rows
+            .extend(change.put.iter().map(|row| (row.name.clone(), digest(row))));
+        let plain =
+            serde_json::to_vec(&content).map_err(|error| VaultError::Invalid(error.to_string()))?;
         change.head = Some(ring.seal_blob_like(like, &namespace(), HEAD, b"", &plain)?);
         Ok(())
     }
@@ -140,5 +160,8 @@ fn digest(row: &VaultRow) -> String {
         .bytes(&row.sealed)
         .number(row.created_at.micros().cast_unsigned())
         .number(row.updated_at.micros().cast_unsigned());
-    Sha256::digest(framed.as_slice()).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(framed.as_slice())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

@@ -40,8 +40,8 @@ impl Kind {
 
 /// Callers of a credential: `tenant/user`, with `*` in each part for any characters.
 ///
-/// The two parts are matched separately, so no user name can reach into another tenant. An anonymous caller never
-/// matches.
+/// The two parts are matched separately, so no user name can reach into another tenant. An
+/// anonymous caller never matches.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Subjects {
@@ -53,7 +53,9 @@ impl Subjects {
     /// Returns whether a caller matches.
     #[must_use]
     pub fn cover(&self, identity: &Identity) -> bool {
-        !identity.is_anonymous() && self.tenant.matches(identity.tenant()) && self.user.matches(identity.user())
+        !identity.is_anonymous()
+            && self.tenant.matches(identity.tenant())
+            && self.user.matches(identity.user())
     }
 }
 
@@ -61,10 +63,16 @@ impl FromStr for Subjects {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let wrong =
-            |_| format!("{text:?} names no caller; write tenant/user, with `*` for any, like local/local or acme/*");
+        let wrong = |_| {
+            format!(
+                "{text:?} names no caller; write tenant/user, with `*` for any, like local/local or acme/*"
+            )
+        };
         let (tenant, user) = text.split_once('/').ok_or(()).map_err(wrong)?;
-        Ok(Self { tenant: tenant.parse()?, user: user.parse()? })
+        Ok(Self {
+            tenant: tenant.parse()?,
+            user: user.parse()?,
+        })
     }
 }
 
@@ -107,13 +115,21 @@ impl About {
     /// Creates a credential without grants.
     #[must_use]
     pub const fn of(kind: Kind) -> Self {
-        Self { kind, hosts: Vec::new(), subjects: Vec::new(), packs: Vec::new(), user: None }
+        Self {
+            kind,
+            hosts: Vec::new(),
+            subjects: Vec::new(),
+            packs: Vec::new(),
+            user: None,
+        }
     }
 
     /// Returns whether a caller may use it with a pack: both must be meant.
     #[must_use]
     pub fn allows(&self, identity: &Identity, pack: &str) -> bool {
-        self.subjects.iter().any(|subjects| subjects.cover(identity))
+        self.subjects
+            .iter()
+            .any(|subjects| subjects.cover(identity))
             && self.packs.iter().any(|glob| glob.matches(pack))
     }
 
@@ -131,7 +147,9 @@ impl About {
                     || user.len() > MAX_USER_BYTES
                     || user.contains(|c: char| c == ':' || c.is_control()) =>
             {
-                wrong("the user of a login is 1 to 256 bytes, without a colon or control characters")
+                wrong(
+                    "the user of a login is 1 to 256 bytes, without a colon or control characters",
+                )
             }
             (Kind::ApiKey | Kind::Ssh, Some(_)) => wrong("only a login has a user"),
             _ => Ok(()),
@@ -167,8 +185,12 @@ impl TryFrom<StoredAbout> for About {
     type Error = String;
 
     fn try_from(written: StoredAbout) -> std::result::Result<Self, String> {
-        let globs =
-            |texts: &[String]| texts.iter().map(|text| text.parse()).collect::<std::result::Result<_, String>>();
+        let globs = |texts: &[String]| {
+            texts
+                .iter()
+                .map(|text| text.parse())
+                .collect::<std::result::Result<_, String>>()
+        };
         Ok(Self {
             kind: written.kind,
             hosts: globs(&written.hosts)?,
@@ -189,8 +211,13 @@ impl Material {
     /// Checks a secret of a type: a key or token, a password, or a private key with its passphrase.
     ///
     /// # Errors
-    /// `Refused` if it is empty, too long, has characters that no header or form can carry, or is not a private key.
-    pub fn new(kind: Kind, text: Zeroizing<String>, passphrase: Option<Zeroizing<String>>) -> Result<Self> {
+    /// `Refused` if it is empty, too long, has characters that no header or form can carry, or is
+    /// not a private key.
+    pub fn new(
+        kind: Kind,
+        text: Zeroizing<String>,
+        passphrase: Option<Zeroizing<String>>,
+    ) -> Result<Self> {
         let refused = |why| Err(VaultError::Refused(why));
         let line = |text: &str| !text.contains(char::is_control);
         if text.trim().is_empty() {
@@ -203,13 +230,21 @@ impl Material {
             Kind::ApiKey | Kind::Login if !line(&text) => {
                 return refused("it has more than one line, or control characters");
             }
-            Kind::ApiKey | Kind::Login if passphrase.is_some() => return refused("only an ssh key has a passphrase"),
-            Kind::Ssh if !(text.trim_start().starts_with("-----BEGIN ") && text.contains("PRIVATE KEY-----")) => {
+            Kind::ApiKey | Kind::Login if passphrase.is_some() => {
+                return refused("only an ssh key has a passphrase");
+            }
+            Kind::Ssh
+                if !(text.trim_start().starts_with("-----BEGIN ")
+                    && text.contains("PRIVATE KEY-----")) =>
+            {
                 return refused("it is not a private key in PEM or OpenSSH form");
             }
             Kind::ApiKey | Kind::Login | Kind::Ssh => {}
         }
-        if passphrase.as_ref().is_some_and(|passphrase| passphrase.is_empty() || !line(passphrase)) {
+        if passphrase
+            .as_ref()
+            .is_some_and(|passphrase| passphrase.is_empty() || !line(passphrase))
+        {
             return refused("the passphrase is empty, or has more than one line");
         }
         Ok(Self { text, passphrase })
@@ -222,14 +257,20 @@ impl fmt::Debug for Material {
     }
 }
 
-/// Checks the name of a credential: a to z, digits, `.`, `_` and `-`, starting with a letter or digit.
+/// Checks the name of a credential: a to z, digits, `.`, `_` and `-`, starting with a letter or
+/// digit.
 ///
 /// # Errors
 /// `Invalid`, with what a name looks like.
 pub fn check_name(name: &str) -> Result<()> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let first = name.bytes().next().is_some_and(plain);
-    if first && name.len() <= MAX_NAME_BYTES && name.bytes().all(|byte| plain(byte) || b"._-".contains(&byte)) {
+    if first
+        && name.len() <= MAX_NAME_BYTES
+        && name
+            .bytes()
+            .all(|byte| plain(byte) || b"._-".contains(&byte))
+    {
         return Ok(());
     }
     Err(VaultError::Invalid(format!(
@@ -265,8 +306,15 @@ mod tests {
     #[test]
     fn secrets_must_look_like_their_type() {
         let key = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n";
-        for (kind, text) in [(Kind::ApiKey, "t"), (Kind::Login, "pass word"), (Kind::Ssh, key)] {
-            assert_eq!(format!("{:?}", material(kind, text).unwrap()), "Material(..)");
+        for (kind, text) in [
+            (Kind::ApiKey, "t"),
+            (Kind::Login, "pass word"),
+            (Kind::Ssh, key),
+        ] {
+            assert_eq!(
+                format!("{:?}", material(kind, text).unwrap()),
+                "Material(..)"
+            );
         }
         for (kind, text) in [
             (Kind::ApiKey, ""),
@@ -278,11 +326,18 @@ mod tests {
         ] {
             let error = material(kind, text).unwrap_err();
             assert!(matches!(error, VaultError::Refused(_)), "{kind:?} {error}");
-            assert!(text.trim().is_empty() || !error.to_string().contains(text), "{error}");
+            assert!(
+                text.trim().is_empty() || !error.to_string().contains(text),
+                "{error}"
+            );
         }
         assert!(material(Kind::ApiKey, &"x".repeat(MAX_SECRET_BYTES + 1)).is_err());
         let with = |passphrase: &str| {
-            Material::new(Kind::Ssh, Zeroizing::new(key.into()), Some(Zeroizing::new(passphrase.into())))
+            Material::new(
+                Kind::Ssh,
+                Zeroizing::new(key.into()),
+                Some(Zeroizing::new(passphrase.into())),
+            )
         };
         assert!(with("open sesame").is_ok() && with("").is_err() && with("a\nb").is_err());
     }
@@ -312,9 +367,13 @@ mod tests {
     #[test]
     fn tenant_and_user_are_matched_apart() {
         let caller = |tenant, user| Identity::new(tenant, user).unwrap();
-        let covers = |subjects: &str, identity: &Identity| subjects.parse::<Subjects>().unwrap().cover(identity);
+        let covers = |subjects: &str, identity: &Identity| {
+            subjects.parse::<Subjects>().unwrap().cover(identity)
+        };
         assert!(covers("acme/*", &caller("acme", "a/b")));
-        assert!(!covers("acme/b", &caller("acme/x", "b")) && !covers("acme/*", &caller("acme/x", "b")));
+        assert!(
+            !covers("acme/b", &caller("acme/x", "b")) && !covers("acme/*", &caller("acme/x", "b"))
+        );
         assert!(covers("*/*", &caller("t", "u")) && !covers("*/*", &Identity::anonymous()));
     }
 }

@@ -1,7 +1,8 @@
 //! A credential as a row of the database, and back.
 //!
-//! Layout of the sealed column: the length of the first seal (4 bytes, big endian), the seal over what the credential
-//! is for, the seal over the secret. Both bind name, version and times of the row.
+//! Layout of the sealed column: the length of the first seal (4 bytes, big endian), the seal over
+//! what the credential is for, the seal over the secret. Both bind name, version and times of the
+//! row.
 
 use helmdeck_core::Timestamp;
 use helmdeck_memory::keyring::blob_key_id;
@@ -27,7 +28,12 @@ pub(crate) struct Fields {
 
 impl From<&VaultRow> for Fields {
     fn from(row: &VaultRow) -> Self {
-        Self { name: row.name.clone(), version: row.version, created_at: row.created_at, updated_at: row.updated_at }
+        Self {
+            name: row.name.clone(),
+            version: row.version,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
     }
 }
 
@@ -52,12 +58,19 @@ pub(crate) struct Sealer(pub(crate) KeyRing);
 
 impl Sealer {
     /// Seals a credential with the current key.
-    pub(crate) fn seal(&self, fields: Fields, about: &About, material: &Material) -> Result<VaultRow> {
+    pub(crate) fn seal(
+        &self,
+        fields: Fields,
+        about: &About,
+        material: &Material,
+    ) -> Result<VaultRow> {
         let (namespace, bound) = (fields.namespace(), fields.bound());
-        let text =
-            serde_json::to_vec(&StoredAbout::from(about)).map_err(|error| VaultError::Invalid(error.to_string()))?;
+        let text = serde_json::to_vec(&StoredAbout::from(about))
+            .map_err(|error| VaultError::Invalid(error.to_string()))?;
         let about = self.0.seal_blob(&namespace, ABOUT, &bound, &text)?;
-        let secret = self.0.seal_blob(&namespace, SECRET, &bound, &write(material))?;
+        let secret = self
+            .0
+            .seal_blob(&namespace, SECRET, &bound, &write(material))?;
         let length = u32::try_from(about.len()).unwrap_or(u32::MAX).to_be_bytes();
         Ok(VaultRow {
             name: fields.name,
@@ -72,7 +85,8 @@ impl Sealer {
     /// Opens the attributes of a credential. The secret stays sealed.
     pub(crate) fn about(&self, row: &VaultRow) -> Result<About> {
         let plain = self.open(row, ABOUT)?;
-        let written: StoredAbout = serde_json::from_slice(&plain).map_err(|_| unreadable(row, "of another version"))?;
+        let written: StoredAbout =
+            serde_json::from_slice(&plain).map_err(|_| unreadable(row, "of another version"))?;
         About::try_from(written).map_err(|_| unreadable(row, "of another version"))
     }
 
@@ -82,26 +96,42 @@ impl Sealer {
     }
 
     fn open(&self, row: &VaultRow, purpose: &'static str) -> Result<Zeroizing<Vec<u8>>> {
-        let (about, secret) = parts(&row.sealed).ok_or_else(|| unreadable(row, "too short to be sealed"))?;
+        let (about, secret) =
+            parts(&row.sealed).ok_or_else(|| unreadable(row, "too short to be sealed"))?;
         let blob = if purpose == ABOUT { about } else { secret };
         if !self.0.knows(&row.key_id) {
             let given = self.0.ids().collect::<Vec<_>>().join(", ");
-            let reason = format!("it is sealed with key {}; the key given is {given}", row.key_id);
-            return Err(VaultError::Unreadable { name: row.name.clone(), reason });
+            let reason = format!(
+                "it is sealed with key {}; the key given is {given}",
+                row.key_id
+            );
+            return Err(VaultError::Unreadable {
+                name: row.name.clone(),
+                reason,
+            });
         }
         if blob_key_id(blob).as_ref() != Some(&row.key_id) {
             return Err(unreadable(row, "altered"));
         }
         let fields = Fields::from(row);
-        match self.0.open_blob(&fields.namespace(), purpose, &fields.bound(), blob) {
+        match self
+            .0
+            .open_blob(&fields.namespace(), purpose, &fields.bound(), blob)
+        {
             Ok(plain) => Ok(Zeroizing::new(plain)),
-            Err(_) => Err(unreadable(row, "altered, moved, or sealed with another key")),
+            Err(_) => Err(unreadable(
+                row,
+                "altered, moved, or sealed with another key",
+            )),
         }
     }
 }
 
 pub(crate) fn unreadable(row: &VaultRow, reason: &str) -> VaultError {
-    VaultError::Unreadable { name: row.name.clone(), reason: reason.to_owned() }
+    VaultError::Unreadable {
+        name: row.name.clone(),
+        reason: reason.to_owned(),
+    }
 }
 
 fn parts(sealed: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -116,7 +146,11 @@ fn write(material: &Material) -> Zeroizing<Vec<u8>> {
     let mut plain = Zeroizing::new(Vec::with_capacity(
         5 + material.text.len() + passphrase.map_or(0, |passphrase| passphrase.len()),
     ));
-    plain.extend_from_slice(&u32::try_from(material.text.len()).unwrap_or(u32::MAX).to_be_bytes());
+    plain.extend_from_slice(
+        &u32::try_from(material.text.len())
+            .unwrap_or(u32::MAX)
+            .to_be_bytes(),
+    );
     plain.extend_from_slice(material.text.as_bytes());
     plain.push(u8::from(passphrase.is_some()));
     if let Some(passphrase) = passphrase {
@@ -133,5 +167,8 @@ fn read(plain: &[u8]) -> Option<Material> {
         (1, passphrase) => Some(text(passphrase)?),
         _ => return None,
     };
-    Some(Material { text: text(secret)?, passphrase })
+    Some(Material {
+        text: text(secret)?,
+        passphrase,
+    })
 }

@@ -32,7 +32,14 @@ struct Count {
 
 impl Uses {
     /// Counts one use, or one refusal.
-    pub(crate) fn note(&self, name: &str, identity: &Identity, pack: &PackName, granted: bool, now: Timestamp) {
+    pub(crate) fn note(
+        &self,
+        name: &str,
+        identity: &Identity,
+        pack: &PackName,
+        granted: bool,
+        now: Timestamp,
+    ) {
         let line = UseKey {
             name: name.to_owned(),
             tenant: identity.tenant().to_owned(),
@@ -40,7 +47,14 @@ impl Uses {
             pack: pack.to_string(),
             day: now.micros().div_euclid(DAY_MICROS),
         };
-        self.add(line, Count { granted: u64::from(granted), refused: u64::from(!granted), last_at: now });
+        self.add(
+            line,
+            Count {
+                granted: u64::from(granted),
+                refused: u64::from(!granted),
+                last_at: now,
+            },
+        );
     }
 
     /// Takes all waiting lines.
@@ -62,15 +76,41 @@ impl Uses {
     /// Puts back lines that could not be written.
     pub(crate) fn put_back(&self, uses: Vec<VaultUse>) {
         for entry in uses {
-            let VaultUse { name, tenant, subject, pack, day, granted, refused, last_at } = entry;
-            self.add(UseKey { name, tenant, subject, pack, day }, Count { granted, refused, last_at });
+            let VaultUse {
+                name,
+                tenant,
+                subject,
+                pack,
+                day,
+                granted,
+                refused,
+                last_at,
+            } = entry;
+            self.add(
+                UseKey {
+                    name,
+                    tenant,
+                    subject,
+                    pack,
+                    day,
+                },
+                Count {
+                    granted,
+                    refused,
+                    last_at,
+                },
+            );
         }
     }
 
     fn add(&self, line: UseKey, count: Count) {
         let mut waiting = self.0.lock();
         if waiting.len() >= MOST_WAITING && !waiting.contains_key(&line) {
-            tracing::warn!(credential = line.name, pack = line.pack, "the use log is full; a use is not written");
+            tracing::warn!(
+                credential = line.name,
+                pack = line.pack,
+                "the use log is full; a use is not written"
+            );
             return;
         }
         let known = waiting.entry(line).or_default();

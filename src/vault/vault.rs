@@ -71,12 +71,16 @@ impl Vault {
         Ok(vault)
     }
 
-    /// As [`Vault::open`], but a database that cannot be reached is no error: [`Vault::watch`] reads it as soon as it can.
-    /// Until then every credential is `overloaded`.
+    /// As [`Vault::open`], but a database that cannot be reached is no error: [`Vault::watch`]
+    /// reads it as soon as it can. Until then every credential is `overloaded`.
     ///
     /// # Errors
     /// `WrongKey`; `Store` for a database that is damaged.
-    pub async fn open_when_reachable(system: System, ring: KeyRing, clock: Arc<dyn Clock>) -> Result<Self> {
+    pub async fn open_when_reachable(
+        system: System,
+        ring: KeyRing,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
         let vault = Self::unread(system, ring, clock);
         match vault.refresh().await {
             Err(error) if !error.is_temporary() => Err(error),
@@ -86,9 +90,19 @@ impl Vault {
 
     fn unread(system: System, ring: KeyRing, clock: Arc<dyn Clock>) -> Self {
         let unread = Some("it was not read yet".to_owned());
-        let known = RwLock::new(Arc::new(VaultCache { unread, ..VaultCache::default() }));
+        let known = RwLock::new(Arc::new(VaultCache {
+            unread,
+            ..VaultCache::default()
+        }));
         let (seen, uses) = (AtomicU64::new(0), Uses::default());
-        Self(Arc::new(Inner { system, sealer: Sealer(ring), clock, known, seen, uses }))
+        Self(Arc::new(Inner {
+            system,
+            sealer: Sealer(ring),
+            clock,
+            known,
+            seen,
+            uses,
+        }))
     }
 
     /// Reads the vault again if it has changed. Returns whether it did.
@@ -99,7 +113,9 @@ impl Vault {
         let inner = &self.0;
         let before = inner.known();
         let read = async {
-            if before.unread.is_none() && inner.system.vault_generation().await? == before.generation {
+            if before.unread.is_none()
+                && inner.system.vault_generation().await? == before.generation
+            {
                 return Ok(None);
             }
             let (state, rows) = inner.system.vault().await?;
@@ -115,7 +131,10 @@ impl Vault {
             Err(error) => {
                 if before.unread.is_some() {
                     let unread = Some(error.to_string());
-                    *inner.known.write() = Arc::new(VaultCache { unread, ..VaultCache::default() });
+                    *inner.known.write() = Arc::new(VaultCache {
+                        unread,
+                        ..VaultCache::default()
+                    });
                 }
                 return Err(error);
             }
@@ -138,12 +157,17 @@ impl Vault {
         Ok(())
     }
 
-    /// Starts the task that follows other processes and writes the use log. It runs until [`Watch::stop`].
+    /// Starts the task that follows other processes and writes the use log. It runs until
+    /// [`Watch::stop`].
     #[must_use]
     pub fn watch(&self) -> Watch {
         let stop = CancellationToken::new();
         let task = tokio::spawn(follow(self.clone(), stop.clone()));
-        Watch { vault: self.clone(), stop, task }
+        Watch {
+            vault: self.clone(),
+            stop,
+            task,
+        }
     }
 }
 
@@ -209,7 +233,13 @@ fn read(sealer: &Sealer, state: &VaultState, rows: Vec<VaultRow>, seen: u64) -> 
         if let Err(error) = &about {
             tracing::warn!(%error, "a credential of the vault is left out");
         }
-        (row.name.clone(), Credential { about: about.ok().filter(|_| !put_back), row })
+        (
+            row.name.clone(),
+            Credential {
+                about: about.ok().filter(|_| !put_back),
+                row,
+            },
+        )
     };
     VaultCache {
         generation: state.generation,
@@ -224,7 +254,8 @@ impl Inner {
         Arc::clone(&self.known.read())
     }
 
-    /// Runs `then` with a credential that this caller may use with this pack; `None` if it does not exist.
+    /// Runs `then` with a credential that this caller may use with this pack; `None` if it does not
+    /// exist.
     fn with<T>(
         &self,
         name: &str,
@@ -237,11 +268,16 @@ impl Inner {
             let message = format!("the vault cannot be read yet: {why}");
             return Err(Error::new(Code::Overloaded, message).with_retry_after(LOOK_EVERY));
         }
-        let Some(credential) = known.credentials.get(name) else { return Ok(None) };
+        let Some(credential) = known.credentials.get(name) else {
+            return Ok(None);
+        };
         match &credential.about {
-            Some(about) if about.allows(identity, pack.as_str()) => then(about, &credential.row).map(Some),
+            Some(about) if about.allows(identity, pack.as_str()) => {
+                then(about, &credential.row).map(Some)
+            }
             _ => {
-                self.uses.note(name, identity, pack, false, self.clock.now());
+                self.uses
+                    .note(name, identity, pack, false, self.clock.now());
                 Err(refusal(name))
             }
         }
@@ -253,30 +289,50 @@ fn refusal(name: &str) -> Error {
     let name = name.escape_debug();
     Error::new(
         Code::Forbidden,
-        format!("credential \"{name}\" does not exist, or this caller may not use it with this pack"),
+        format!(
+            "credential \"{name}\" does not exist, or this caller may not use it with this pack"
+        ),
     )
 }
 
 impl Secrets for Vault {
-    fn grant(&self, name: &str, identity: &Identity, pack: &PackName) -> helmdeck_core::Result<Option<Grant>> {
-        self.0.with(name, identity, pack, |_, row| Ok(Grant { name: name.to_owned(), version: row.version }))
+    fn grant(
+        &self,
+        name: &str,
+        identity: &Identity,
+        pack: &PackName,
+    ) -> helmdeck_core::Result<Option<Grant>> {
+        self.0.with(name, identity, pack, |_, row| {
+            Ok(Grant {
+                name: name.to_owned(),
+                version: row.version,
+            })
+        })
     }
 
-    fn reveal(&self, grant: &Grant, identity: &Identity, pack: &PackName) -> helmdeck_core::Result<Secret> {
+    fn reveal(
+        &self,
+        grant: &Grant,
+        identity: &Identity,
+        pack: &PackName,
+    ) -> helmdeck_core::Result<Secret> {
         let name = grant.name.as_str();
         let secret = self.0.with(name, identity, pack, |about, row| {
             let material = self.0.sealer.material(row).map_err(|error| {
                 let message = format!("credential \"{name}\" cannot be opened");
                 Error::new(Code::CredentialInvalid, message).with_source(error)
             })?;
-            let mut secret = Secret::new(material.text.as_str().to_owned()).for_hosts(about.hosts.as_slice().into());
+            let mut secret = Secret::new(material.text.as_str().to_owned())
+                .for_hosts(about.hosts.as_slice().into());
             if let Some(user) = &about.user {
                 secret = secret.of_user(user);
             }
             if let Some(passphrase) = &material.passphrase {
                 secret = secret.with_passphrase(passphrase.as_str().to_owned());
             }
-            self.0.uses.note(name, identity, pack, true, self.0.clock.now());
+            self.0
+                .uses
+                .note(name, identity, pack, true, self.0.clock.now());
             Ok(secret)
         })?;
         // It was there when the call began.

@@ -1,4 +1,5 @@
-//! Every action of the pages, by keyboard alone and without scripts: what it changes, and what the page says then.
+//! Every action of the pages, by keyboard alone and without scripts: what it changes, and what the
+//! page says then.
 
 use serde_json::json;
 
@@ -53,7 +54,10 @@ fn says(page: &str, text: &str) {
 fn every_action_works_by_keyboard_without_scripts() {
     let scene = Scene::start(State::Busy);
     let browser = Browser::start();
-    let person = Person { tab: browser.tab(), scene: &scene };
+    let person = Person {
+        tab: browser.tab(),
+        scene: &scene,
+    };
     person.tab.scripts(false);
 
     // The link past the navigation leads to the content.
@@ -68,7 +72,10 @@ fn every_action_works_by_keyboard_without_scripts() {
     conversation(&person);
 
     person.opens("/ui/files");
-    says(&person.chooses("Delete report.html"), "status: The artifact was deleted.");
+    says(
+        &person.chooses("Delete report.html"),
+        "status: The artifact was deleted.",
+    );
     assert_eq!(scene.get("/api/v1/artifacts")["artifacts"], json!([]));
 
     person.opens(&scene.path("/ui/jobs/{running}"));
@@ -82,7 +89,10 @@ fn every_action_works_by_keyboard_without_scripts() {
 fn operator_works_by_keyboard_without_scripts() {
     let scene = Scene::start(State::Busy);
     let browser = Browser::start();
-    let person = Person { tab: browser.tab(), scene: &scene };
+    let person = Person {
+        tab: browser.tab(),
+        scene: &scene,
+    };
     person.tab.scripts(false);
     person.opens("/ui/vault");
     person.chooses("deploy");
@@ -119,7 +129,10 @@ fn packs(person: &Person<'_>) {
     person.writes("repo", "by keyboard");
     let ran = person.chooses("Run");
     says(&ran, "\"repo\": \"by keyboard\"");
-    says(&ran, "helmdeck run test.echo --input '{\"repo\":\"by keyboard\"}'");
+    says(
+        &ran,
+        "helmdeck run test.echo --input '{\"repo\":\"by keyboard\"}'",
+    );
     person.opens("/ui/packs/test.held");
     says(&person.chooses("Run as a job"), "# Job of [test.held]");
 }
@@ -130,7 +143,10 @@ fn memory(person: &Person<'_>) {
     person.writes("Value", "yes");
     says(&person.chooses("Store"), "status: The fact was stored.");
     says(&outline(&person.tab), "by.keyboard | yes");
-    says(&person.chooses("Forget by.keyboard"), "status: Receipt: 1 fact deleted.");
+    says(
+        &person.chooses("Forget by.keyboard"),
+        "status: Receipt: 1 fact deleted.",
+    );
     person.writes("Key begins with", "answer.");
     let found = person.chooses("Show");
     says(&found, "answer.language");
@@ -139,38 +155,61 @@ fn memory(person: &Person<'_>) {
     person.writes("Tags", "short");
     says(&person.chooses("Store"), "name short | Ann");
     person.unfolds_and_chooses("All facts about you", "Delete all facts");
-    assert_eq!(person.scene.post("/api/v1/memory/recall", &json!({}))["facts"], json!([]));
+    assert_eq!(
+        person.scene.post("/api/v1/memory/recall", &json!({}))["facts"],
+        json!([])
+    );
 }
 
 fn cache(person: &Person<'_>) {
     person.opens("/ui/cache?pack=test.echo");
     let key = person.text_of_first_key();
-    says(&person.chooses(&format!("Purge {key}")), "status: Purged 1 answer.");
+    says(
+        &person.chooses(&format!("Purge {key}")),
+        "status: Purged 1 answer.",
+    );
     person.opens("/ui/cache?pack=test.echo");
     says(&person.chooses("Look"), "would be deleted");
     says(&person.chooses("Purge them"), "status: Purged");
-    person.scene.post("/api/v1/packs/test.echo", &json!({ "repo": "z" }));
+    person
+        .scene
+        .post("/api/v1/packs/test.echo", &json!({ "repo": "z" }));
     crate::support::wait_for("the cache", || {
-        !person.scene.get("/api/v1/memory/entries")["entries"].as_array().unwrap().is_empty()
+        !person.scene.get("/api/v1/memory/entries")["entries"]
+            .as_array()
+            .unwrap()
+            .is_empty()
     });
     person.opens("/ui/cache");
-    says(&person.chooses("All answers of local/local"), "would be deleted");
+    says(
+        &person.chooses("All answers of local/local"),
+        "would be deleted",
+    );
     person.chooses("Purge them");
-    assert_eq!(person.scene.get("/api/v1/memory/entries")["entries"], json!([]));
+    assert_eq!(
+        person.scene.get("/api/v1/memory/entries")["entries"],
+        json!([])
+    );
 }
 
 impl Person<'_> {
     fn text_of_first_key(&self) -> String {
-        self.tab.text("document.querySelector('td code').textContent")
+        self.tab
+            .text("document.querySelector('td code').textContent")
     }
 }
 
 fn conversation(person: &Person<'_>) {
     let path = person.scene.path("/ui/conversations/{conversation}");
     person.opens(&path);
-    let first = person.tab.text("document.querySelector('.turns button').getAttribute('aria-label')");
+    let first = person
+        .tab
+        .text("document.querySelector('.turns button').getAttribute('aria-label')");
     says(&person.chooses(&first), "status: The turn was deleted.");
-    says(&person.unfolds_and_chooses("Empty it", "Delete all turns"), "status: The conversation was emptied.");
+    says(
+        &person.unfolds_and_chooses("Empty it", "Delete all turns"),
+        "status: The conversation was emptied.",
+    );
     let left = person.unfolds_and_chooses("Forget it", "Forget the conversation");
     says(&left, "status: The conversation was deleted.");
     says(&left, "0 conversations");
@@ -180,7 +219,10 @@ fn conversation(person: &Person<'_>) {
 fn person_signs_in_and_out_by_keyboard() {
     let scene = Scene::with_tokens();
     let browser = Browser::start();
-    let person = Person { tab: browser.tab(), scene: &scene };
+    let person = Person {
+        tab: browser.tab(),
+        scene: &scene,
+    };
     person.tab.scripts(false);
     person.opens("/ui/memory");
     assert_eq!(person.tab.text("location.pathname"), "/ui/sign-in");
@@ -204,7 +246,9 @@ fn person_signs_in_and_out_by_keyboard() {
     person.opens("/ui/tokens");
     says(&outline(&person.tab), "by keyboard");
     let first = "document.querySelector('td button[aria-label^=Revoke]')";
-    let name = person.tab.text(&format!("{first}.getAttribute('aria-label')"));
+    let name = person
+        .tab
+        .text(&format!("{first}.getAttribute('aria-label')"));
     person.chooses(&name);
     says(&person.chooses("Sign out"), "# Sign in");
     person.opens("/ui");

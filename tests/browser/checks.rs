@@ -1,4 +1,5 @@
-//! What is looked at on each page: its text, its accessibility, its layout, the keyboard, and what the browser says.
+//! What is looked at on each page: its text, its accessibility, its layout, the keyboard, and what
+//! the browser says.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -29,8 +30,15 @@ fn axe_script() -> &'static str {
 
 fn install_axe() -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/axe/install.sh");
-    let output = Command::new(script).stdin(Stdio::null()).stderr(Stdio::inherit()).output().unwrap();
-    assert!(output.status.success(), "tests/support/axe/install.sh failed");
+    let output = Command::new(script)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "tests/support/axe/install.sh failed"
+    );
     let printed = String::from_utf8(output.stdout).unwrap();
     PathBuf::from(printed.trim().strip_prefix("HELMDECK_TEST_AXE=").unwrap())
 }
@@ -71,7 +79,12 @@ pub(super) fn foreign(tab: &Tab<'_>) -> Vec<String> {
 }
 
 fn list(value: &Value) -> Vec<String> {
-    value.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+    value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|text| text.as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// What has the focus.
@@ -87,10 +100,16 @@ pub(super) fn next_stop(tab: &Tab<'_>) -> Option<Stop> {
     tab.press("Tab");
     let at = tab.eval(FOCUS);
     let text = |name: &str| at[name].as_str().unwrap_or_default().to_owned();
-    Some(Stop { index: at["index"].as_u64()?, name: text("name"), tag: text("tag"), seen: at["seen"] == true })
+    Some(Stop {
+        index: at["index"].as_u64()?,
+        name: text("name"),
+        tag: text("tag"),
+        seen: at["seen"] == true,
+    })
 }
 
-/// Walks through the page with the key Tab. Returns what is wrong: what is not reached, or reached unseen.
+/// Walks through the page with the key Tab. Returns what is wrong: what is not reached, or reached
+/// unseen.
 pub(super) fn keyboard(tab: &Tab<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut reached = Vec::new();
@@ -100,10 +119,19 @@ pub(super) fn keyboard(tab: &Tab<'_>) -> Vec<String> {
             break;
         }
         if !stop.seen {
-            wrong.push(format!("the focus on {} {:?} is not seen", stop.tag, stop.name));
+            wrong.push(format!(
+                "the focus on {} {:?} is not seen",
+                stop.tag, stop.name
+            ));
         }
-        if reached.is_empty() && tab.eval("!!document.querySelector('.skip')") == true && stop.tag != "A" {
-            wrong.push(format!("the first stop is {} {:?}, not the link past the navigation", stop.tag, stop.name));
+        if reached.is_empty()
+            && tab.eval("!!document.querySelector('.skip')") == true
+            && stop.tag != "A"
+        {
+            wrong.push(format!(
+                "the first stop is {} {:?}, not the link past the navigation",
+                stop.tag, stop.name
+            ));
         }
         reached.push(stop.index);
         if reached.len() > MOST_STOPS {
@@ -117,7 +145,11 @@ pub(super) fn keyboard(tab: &Tab<'_>) -> Vec<String> {
          element.checkVisibility() && !element.disabled).map(([element, index]) => \
          [index, element.outerHTML.slice(0, 120)])",
     );
-    let missed = all.as_array().unwrap().iter().filter(|one| !reached.contains(&one[0].as_u64().unwrap()));
+    let missed = all
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| !reached.contains(&one[0].as_u64().unwrap()));
     wrong.extend(missed.map(|one| format!("the keyboard does not reach {}", one[1])));
     wrong
 }
@@ -137,7 +169,8 @@ pub(super) fn go_to(tab: &Tab<'_>, name: &str) {
     panic!("the keyboard does not reach {name:?}:\n{}", outline(tab));
 }
 
-/// Compares the text of a page with its snapshot, or writes that into the folder `HELMDECK_TEST_SNAPSHOTS`.
+/// Compares the text of a page with its snapshot, or writes that into the folder
+/// `HELMDECK_TEST_SNAPSHOTS`.
 ///
 /// Returns how they differ.
 #[expect(clippy::disallowed_methods, reason = "a test has no `Env`")]
@@ -148,15 +181,25 @@ pub(super) fn compare(state: &str, name: &str, text: &str) -> Option<String> {
         std::fs::write(folder.join(format!("{name}.txt")), text).unwrap();
         return None;
     }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/browser/seen/{state}/{name}.txt"));
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("tests/browser/seen/{state}/{name}.txt"));
     let known = std::fs::read_to_string(&file).unwrap_or_default();
     if known == text {
         return None;
     }
     let (mut old, mut new) = (known.lines(), text.lines());
-    let line = 1 + known.lines().zip(text.lines()).take_while(|(old, new)| old == new).count();
-    let (old, new) = (old.nth(line - 1).unwrap_or("(end)"), new.nth(line - 1).unwrap_or("(end)"));
-    Some(format!("tests/browser/seen/{state}/{name}.txt:{line} says\n  {old}\nand the page\n  {new}"))
+    let line = 1 + known
+        .lines()
+        .zip(text.lines())
+        .take_while(|(old, new)| old == new)
+        .count();
+    let (old, new) = (
+        old.nth(line - 1).unwrap_or("(end)"),
+        new.nth(line - 1).unwrap_or("(end)"),
+    );
+    Some(format!(
+        "tests/browser/seen/{state}/{name}.txt:{line} says\n  {old}\nand the page\n  {new}"
+    ))
 }
 
 /// Returns the file of a picture, in the folder for temporary files of the build.

@@ -32,7 +32,9 @@ impl Drop for Browser {
     fn drop(&mut self) {
         self.wire.borrow_mut().to = None;
         let start = Instant::now();
-        while self.child.try_wait().is_ok_and(|ended| ended.is_none()) && start.elapsed() < Duration::from_secs(5) {
+        while self.child.try_wait().is_ok_and(|ended| ended.is_none())
+            && start.elapsed() < Duration::from_secs(5)
+        {
             std::thread::sleep(Duration::from_millis(10));
         }
         // Fails only if it has ended, which is what is wanted.
@@ -51,8 +53,12 @@ impl Browser {
         let profile = tempfile::tempdir().unwrap();
         let mut command = Command::new("timeout");
         // The protocol is on the descriptors 3 and 4.
-        command.arg((STUCK.as_secs() * 5).to_string()).args(["sh", "-c"]);
-        command.arg("exec chromium \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>\"$0/log\"").arg(profile.path());
+        command
+            .arg((STUCK.as_secs() * 5).to_string())
+            .args(["sh", "-c"]);
+        command
+            .arg("exec chromium \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>\"$0/log\"")
+            .arg(profile.path());
         command.args([
             "--headless",
             "--no-sandbox",
@@ -62,33 +68,66 @@ impl Browser {
             "--disable-dev-shm-usage",
             "--no-first-run",
         ]);
-        command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
-        command.args(["--disable-extensions", "--hide-scrollbars", "--force-color-profile=srgb", "--lang=en"]);
+        command.args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+        ]);
+        command.args([
+            "--disable-extensions",
+            "--hide-scrollbars",
+            "--force-color-profile=srgb",
+            "--lang=en",
+        ]);
         command
             .args(arguments)
             .args(["--remote-debugging-pipe"])
             .arg(format!("--user-data-dir={}", profile.path().display()));
-        command.env("HOME", profile.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .env("HOME", profile.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let (to, from) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        let browser =
-            Self { wire: RefCell::new(Wire { to, from, sent: 0, events: Vec::new() }), child, _profile: profile };
+        let (to, from) = (
+            child.stdin.take(),
+            BufReader::new(child.stdout.take().unwrap()),
+        );
+        let browser = Self {
+            wire: RefCell::new(Wire {
+                to,
+                from,
+                sent: 0,
+                events: Vec::new(),
+            }),
+            child,
+            _profile: profile,
+        };
         browser.call(None, "Browser.getVersion", json!({}));
         browser
     }
 
     /// Opens a tab without cookies.
     pub(super) fn tab(&self) -> Tab<'_> {
-        let context = self.call(None, "Target.createBrowserContext", json!({}))["browserContextId"].clone();
+        let context =
+            self.call(None, "Target.createBrowserContext", json!({}))["browserContextId"].clone();
         self.tab_in(context)
     }
 
     fn tab_in(&self, context: Value) -> Tab<'_> {
         let open = json!({ "url": "about:blank", "browserContextId": context });
         let target = self.call(None, "Target.createTarget", open)["targetId"].clone();
-        let session = self.call(None, "Target.attachToTarget", json!({ "targetId": target, "flatten": true }));
+        let session = self.call(
+            None,
+            "Target.attachToTarget",
+            json!({ "targetId": target, "flatten": true }),
+        );
         let session = session["sessionId"].as_str().unwrap().to_owned();
-        let tab = Tab { browser: self, session, target, context };
+        let tab = Tab {
+            browser: self,
+            session,
+            target,
+            context,
+        };
         for domain in ["Page", "Runtime", "Log", "Network", "Audits"] {
             tab.call(&format!("{domain}.enable"), json!({}));
         }
@@ -99,10 +138,16 @@ impl Browser {
 
     #[track_caller]
     fn call(&self, session: Option<&str>, method: &str, parameters: Value) -> Value {
-        self.try_call(session, method, parameters).unwrap_or_else(|error| panic!("{method}: {error}"))
+        self.try_call(session, method, parameters)
+            .unwrap_or_else(|error| panic!("{method}: {error}"))
     }
 
-    fn try_call(&self, session: Option<&str>, method: &str, parameters: Value) -> Result<Value, Value> {
+    fn try_call(
+        &self,
+        session: Option<&str>,
+        method: &str,
+        parameters: Value,
+    ) -> Result<Value, Value> {
         let wire = &mut *self.wire.borrow_mut();
         let id = wire.send(session, method, parameters);
         loop {
@@ -111,7 +156,11 @@ impl Browser {
                 wire.events.push(came);
                 continue;
             }
-            return if came["error"].is_null() { Ok(came["result"].take()) } else { Err(came["error"].take()) };
+            return if came["error"].is_null() {
+                Ok(came["result"].take())
+            } else {
+                Err(came["error"].take())
+            };
         }
     }
 }
@@ -125,14 +174,20 @@ impl Wire {
             message["sessionId"] = session.into();
         }
         let to = self.to.as_mut().unwrap();
-        to.write_all(format!("{message}\0").as_bytes()).and_then(|()| to.flush()).unwrap();
+        to.write_all(format!("{message}\0").as_bytes())
+            .and_then(|()| to.flush())
+            .unwrap();
         self.sent
     }
 
     fn next(&mut self) -> Value {
         let mut message = Vec::new();
         self.from.read_until(0, &mut message).unwrap();
-        assert_eq!(message.pop(), Some(0), "chromium, which tests/run installs, has ended");
+        assert_eq!(
+            message.pop(),
+            Some(0),
+            "chromium, which tests/run installs, has ended"
+        );
         serde_json::from_slice(&message).unwrap()
     }
 }
@@ -185,7 +240,8 @@ impl Tab<'_> {
     /// Goes to an address and waits until the page is loaded. Returns the status of the page.
     #[track_caller]
     pub(super) fn open(&self, url: &str) -> u16 {
-        self.try_open(url).unwrap_or_else(|error| panic!("{url}: {error}"))
+        self.try_open(url)
+            .unwrap_or_else(|error| panic!("{url}: {error}"))
     }
 
     /// Goes to an address and waits until the page is loaded.
@@ -205,8 +261,10 @@ impl Tab<'_> {
     pub(super) fn leads(&self, action: impl FnOnce(&Self)) -> u16 {
         self.forget_events();
         action(self);
-        let begun = self
-            .event(|event| event["method"] == "Page.frameNavigated" && event["params"]["frame"]["parentId"].is_null());
+        let begun = self.event(|event| {
+            event["method"] == "Page.frameNavigated"
+                && event["params"]["frame"]["parentId"].is_null()
+        });
         self.loaded(&begun["params"]["frame"]["loaderId"])
     }
 
@@ -217,7 +275,9 @@ impl Tab<'_> {
         }
         self.event(|event| {
             let of = &event["params"];
-            event["method"] == "Page.lifecycleEvent" && of["name"] == "load" && of["loaderId"] == *loader
+            event["method"] == "Page.lifecycleEvent"
+                && of["name"] == "load"
+                && of["loaderId"] == *loader
         });
         let answer = self.event(|event| {
             event["method"] == "Network.responseReceived"
@@ -228,7 +288,11 @@ impl Tab<'_> {
     }
 
     fn forget_events(&self) {
-        self.browser.wire.borrow_mut().events.retain(|event| event["sessionId"] != self.session.as_str());
+        self.browser
+            .wire
+            .borrow_mut()
+            .events
+            .retain(|event| event["sessionId"] != self.session.as_str());
     }
 
     /// Evaluates an expression in the page, waits for its promise, and returns its value.
@@ -236,29 +300,44 @@ impl Tab<'_> {
     pub(super) fn eval(&self, expression: &str) -> Value {
         let ask = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let came = self.call("Runtime.evaluate", ask);
-        assert!(came["exceptionDetails"].is_null(), "{expression}: {}", came["exceptionDetails"]);
+        assert!(
+            came["exceptionDetails"].is_null(),
+            "{expression}: {}",
+            came["exceptionDetails"]
+        );
         came["result"]["value"].clone()
     }
 
     /// Evaluates an expression that is a text.
     #[track_caller]
     pub(super) fn text(&self, expression: &str) -> String {
-        self.eval(expression).as_str().unwrap_or_else(|| panic!("{expression}: no text")).to_owned()
+        self.eval(expression)
+            .as_str()
+            .unwrap_or_else(|| panic!("{expression}: no text"))
+            .to_owned()
     }
 
-    /// Returns what the browser complained of since the page was opened: its console, refused loads and scripts.
+    /// Returns what the browser complained of since the page was opened: its console, refused loads
+    /// and scripts.
     pub(super) fn complaints(&self) -> Vec<String> {
         // What is on its way comes before the answer to the next call.
         let page = self.text("new Promise(done => setTimeout(() => done(location.href), 0))");
         let wire = self.browser.wire.borrow();
-        let own = wire.events.iter().filter(|event| event["sessionId"] == self.session.as_str());
+        let own = wire
+            .events
+            .iter()
+            .filter(|event| event["sessionId"] == self.session.as_str());
         own.filter_map(|event| {
             let of = &event["params"];
             match event["method"].as_str()? {
                 "Runtime.consoleAPICalled" => Some(format!("console: {}", of["args"])),
                 "Runtime.exceptionThrown" => Some(format!("exception: {}", of["exceptionDetails"])),
                 // The status of a page is the test's business.
-                "Log.entryAdded" if of["entry"]["text"].as_str()?.starts_with("Failed to load resource") => {
+                "Log.entryAdded"
+                    if of["entry"]["text"]
+                        .as_str()?
+                        .starts_with("Failed to load resource") =>
+                {
                     let loaded = of["entry"]["url"].as_str()?;
                     (page != loaded).then(|| format!("not loaded: {loaded}"))
                 }
@@ -285,12 +364,18 @@ impl Tab<'_> {
             { "name": "prefers-color-scheme", "value": scheme },
             { "name": "prefers-reduced-motion", "value": motion },
         ]);
-        self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
+        self.call(
+            "Emulation.setEmulatedMedia",
+            json!({ "features": features }),
+        );
     }
 
     /// Switches the scripts of pages on or off.
     pub(super) fn scripts(&self, on: bool) {
-        self.call("Emulation.setScriptExecutionDisabled", json!({ "value": !on }));
+        self.call(
+            "Emulation.setScriptExecutionDisabled",
+            json!({ "value": !on }),
+        );
     }
 
     /// Presses a key: `Tab`, `Enter`, ` `, or a character.
@@ -300,7 +385,11 @@ impl Tab<'_> {
             "Enter" => (13, "\r"),
             other => (other.chars().next().map_or(0, u32::from), other),
         };
-        let down = if text.is_empty() { "rawKeyDown" } else { "keyDown" };
+        let down = if text.is_empty() {
+            "rawKeyDown"
+        } else {
+            "keyDown"
+        };
         for kind in [down, "keyUp"] {
             let event = json!({
                 "type": kind, "key": key, "windowsVirtualKeyCode": code,
@@ -308,7 +397,11 @@ impl Tab<'_> {
             });
             if kind == "keyUp" {
                 // Nothing waits for it: what a key does it does on its way down.
-                self.browser.wire.borrow_mut().send(Some(&self.session), "Input.dispatchKeyEvent", event);
+                self.browser.wire.borrow_mut().send(
+                    Some(&self.session),
+                    "Input.dispatchKeyEvent",
+                    event,
+                );
             } else {
                 self.call("Input.dispatchKeyEvent", event);
             }
@@ -325,9 +418,12 @@ impl Tab<'_> {
         let size = &self.call("Page.getLayoutMetrics", json!({}))["cssContentSize"];
         let height = size["height"].as_f64().unwrap_or_default().min(4000.0);
         let clip = json!({ "x": 0, "y": 0, "width": size["width"], "height": height, "scale": 1 });
-        let wanted = json!({ "format": "webp", "quality": 60, "captureBeyondViewport": true, "clip": clip });
+        let wanted =
+            json!({ "format": "webp", "quality": 60, "captureBeyondViewport": true, "clip": clip });
         let came = self.call("Page.captureScreenshot", wanted);
-        let bytes = base64::engine::general_purpose::STANDARD.decode(came["data"].as_str().unwrap()).unwrap();
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(came["data"].as_str().unwrap())
+            .unwrap();
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(file, bytes).unwrap();
     }

@@ -1,6 +1,8 @@
-//! Texts of others that attack a page: markup in each place where a page could put them, and hidden characters.
+//! Texts of others that attack a page: markup in each place where a page could put them, and hidden
+//! characters.
 
-/// One attack each. Whatever gets through calls `hit`, loads from `evil.example`, or leaves a foreign element.
+/// One attack each. Whatever gets through calls `hit`, loads from `evil.example`, or leaves a
+/// foreign element.
 pub(super) const CORPUS: &[&str] = &[
     "<script>hit()</script>",
     "<ScRiPt src=//evil.example/x.js></ScRiPt>",

@@ -15,7 +15,10 @@ const STEPS: &str = include_str!("steps.sh");
 
 #[track_caller]
 fn shows(tab: &Tab<'_>, text: &str) {
-    wait_for(text, || tab.text("document.querySelector('main').textContent").contains(text));
+    wait_for(text, || {
+        tab.text("document.querySelector('main').textContent")
+            .contains(text)
+    });
 }
 
 /// Opens a page and waits until it is live.
@@ -23,7 +26,9 @@ fn shows(tab: &Tab<'_>, text: &str) {
 fn opens<'a>(browser: &'a Browser, scene: &Scene, path: &str) -> Tab<'a> {
     let tab = browser.tab();
     assert_eq!(tab.open(&scene.server.url(path)), 200, "{path}");
-    wait_for("the stream", || tab.text("document.getElementById('live').textContent") == "live");
+    wait_for("the stream", || {
+        tab.text("document.getElementById('live').textContent") == "live"
+    });
     tab
 }
 
@@ -34,7 +39,12 @@ fn hostile_progress_is_shown_as_texts() {
     std::fs::create_dir_all(&folder).unwrap();
     let folder = folder.canonicalize().unwrap();
     std::fs::write(folder.join("steps.sh"), STEPS).unwrap();
-    let lines = |texts: &[&str]| texts.iter().map(|text| format!("{}\n", json!(text))).collect::<String>();
+    let lines = |texts: &[&str]| {
+        texts
+            .iter()
+            .map(|text| format!("{}\n", json!(text)))
+            .collect::<String>()
+    };
     let (first, second) = CORPUS.split_at(CORPUS.len() / 2);
     std::fs::write(folder.join("first"), lines(first)).unwrap();
     std::fs::write(folder.join("second"), lines(second)).unwrap();
@@ -44,7 +54,10 @@ fn hostile_progress_is_shown_as_texts() {
     ));
     let server = Server::start(&home, KEY);
     let scene = Scene::of(home, server);
-    let job = scene.post("/api/v1/packs/mcp.steps.walk/jobs", &json!({}))["id"].as_str().unwrap().to_owned();
+    let job = scene.post("/api/v1/packs/mcp.steps.walk/jobs", &json!({}))["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let path = format!("/ui/jobs/{job}");
     let progress = || scene.get(&format!("/api/v1/jobs/{job}"))["progress"]["message"].clone();
     wait_for("the first steps", || progress() == "through first");
@@ -56,9 +69,20 @@ fn hostile_progress_is_shown_as_texts() {
         shows(tab, "through first");
         is_harmless(tab, path);
     }
-    let steps = || pages[2].1.eval("document.querySelectorAll('#steps li').length").as_u64().unwrap();
+    let steps = || {
+        pages[2]
+            .1
+            .eval("document.querySelectorAll('#steps li').length")
+            .as_u64()
+            .unwrap()
+    };
     assert!(steps() > 2, "{}", steps());
-    assert!(pages[2].1.text("document.getElementById('steps').textContent").contains(CORPUS[0]));
+    assert!(
+        pages[2]
+            .1
+            .text("document.getElementById('steps').textContent")
+            .contains(CORPUS[0])
+    );
     let before = steps();
     std::fs::write(folder.join("next"), "").unwrap();
     for (path, tab) in &pages {
@@ -75,7 +99,11 @@ fn hostile_progress_is_shown_as_texts() {
 fn hostile_tracker_is_shown_as_texts() {
     let home = Home::new();
     let root = project::tracked(&home, &corpus::all());
-    let server = Server::start_with(&home, KEY, &[("HELMDECK_FORGE__ROOT", root.to_str().unwrap())]);
+    let server = Server::start_with(
+        &home,
+        KEY,
+        &[("HELMDECK_FORGE__ROOT", root.to_str().unwrap())],
+    );
     let scene = Scene::of(home, server);
     let browser = Browser::start();
     let tab = browser.tab();
@@ -97,7 +125,11 @@ fn hostile_tracker_is_shown_as_texts() {
     // Both values of a conflict, and why the tracker was not reached.
     tab.open(&scene.server.url("/ui/project/tracker"));
     let text = tab.text("document.querySelector('main').innerText");
-    for said in ["Ours <script>", "Theirs <script>", "The tracker has not been reached"] {
+    for said in [
+        "Ours <script>",
+        "Theirs <script>",
+        "The tracker has not been reached",
+    ] {
         assert!(text.contains(said), "{said:?} is not in {text}");
     }
 }

@@ -16,7 +16,11 @@ fn becomes(tab: &Tab<'_>, what: &str, expression: &str) {
 #[track_caller]
 fn opens(tab: &Tab<'_>, scene: &Scene, path: &str) {
     assert_eq!(tab.open(&scene.server.url(path)), 200, "{path}");
-    becomes(tab, "the stream", "document.getElementById('live').textContent === 'live'");
+    becomes(
+        tab,
+        "the stream",
+        "document.getElementById('live').textContent === 'live'",
+    );
 }
 
 #[test]
@@ -31,7 +35,11 @@ fn new_calls_appear_and_open_ones_stay_open() {
     );
     scene.post("/api/v1/packs/test.broken", &json!({}));
     scene.post("/api/v1/packs/test.echo", &json!({ "repo": "live" }));
-    becomes(&tab, "the call", "document.querySelectorAll('#calls tr').length === count + 1");
+    becomes(
+        &tab,
+        "the call",
+        "document.querySelectorAll('#calls tr').length === count + 1",
+    );
     // It may have been replaced by what is newer of it, which keeps what the reader did.
     let kept = "(row => row.querySelector('details').open && row.contains(document.activeElement))(document.getElementById(row))";
     assert_eq!(tab.eval(kept), json!(true));
@@ -53,8 +61,15 @@ fn hidden_page_pauses_and_catches_up() {
     assert_eq!(hide(true), json!("paused"));
     scene.post("/api/v1/packs/test.broken", &json!({}));
     hide(false);
-    becomes(&tab, "the missed call", "document.querySelectorAll('#calls tr').length === 1");
-    assert_eq!(tab.eval("document.getElementById('calls-empty')"), json!(null));
+    becomes(
+        &tab,
+        "the missed call",
+        "document.querySelectorAll('#calls tr').length === 1",
+    );
+    assert_eq!(
+        tab.eval("document.getElementById('calls-empty')"),
+        json!(null)
+    );
 }
 
 #[test]
@@ -64,8 +79,23 @@ fn job_page_ends_with_its_job() {
     let tab = browser.tab();
     opens(&tab, &scene, &scene.path("/ui/jobs/{running}"));
     std::fs::write(scene.home.packs().join("go"), "").unwrap();
-    becomes(&tab, "the end", "document.getElementById('facts').textContent.includes('succeeded')");
-    becomes(&tab, "the result", "document.getElementById('result').textContent.includes('Result')");
-    becomes(&tab, "the actions", "document.querySelector('#actions button') === null");
-    assert_eq!(tab.eval("document.getElementById('live').hidden"), json!(true));
+    becomes(
+        &tab,
+        "the end",
+        "document.getElementById('facts').textContent.includes('succeeded')",
+    );
+    becomes(
+        &tab,
+        "the result",
+        "document.getElementById('result').textContent.includes('Result')",
+    );
+    becomes(
+        &tab,
+        "the actions",
+        "document.querySelector('#actions button') === null",
+    );
+    assert_eq!(
+        tab.eval("document.getElementById('live').hidden"),
+        json!(true)
+    );
 }

@@ -1,5 +1,5 @@
-//! Pages of other origins in a real browser: what they may and may not do with a server of this machine
-//! without authentication.
+//! Pages of other origins in a real browser: what they may and may not do with a server of this
+//! machine without authentication.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -41,7 +41,11 @@ impl Site {
 
     /// Shows a page at every address, also for a form that is sent to it.
     pub(super) fn showing(page: String) -> Self {
-        Self::of(TcpListener::bind("127.0.0.1:0").unwrap(), page, String::new())
+        Self::of(
+            TcpListener::bind("127.0.0.1:0").unwrap(),
+            page,
+            String::new(),
+        )
     }
 
     /// Returns the address of the page, by the name `localhost` or by another one of this machine.
@@ -74,7 +78,11 @@ impl Site {
         if head.starts_with(b"GET ") {
             let length = page.len();
             let kind = "Content-Type: text/html\r\nConnection: close";
-            return write!(stream, "HTTP/1.1 200 OK\r\n{kind}\r\nContent-Length: {length}\r\n\r\n{page}").ok();
+            return write!(
+                stream,
+                "HTTP/1.1 200 OK\r\n{kind}\r\nContent-Length: {length}\r\n\r\n{page}"
+            )
+            .ok();
         }
         let mut server = TcpStream::connect(behind).ok()?;
         server.write_all(&head).ok()?;
@@ -87,18 +95,41 @@ impl Site {
     fn opened(&self) -> String {
         let profile = tempfile::tempdir().unwrap();
         let mut browser = Command::new("timeout");
-        browser.arg((STUCK.as_secs() * 2).to_string()).arg("chromium");
-        browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
-        browser.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
+        browser
+            .arg((STUCK.as_secs() * 2).to_string())
+            .arg("chromium");
+        browser.args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+        ]);
+        browser.args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+        ]);
         browser.args(["--virtual-time-budget=20000", "--dump-dom"]);
         browser.arg(format!("--user-data-dir={}", profile.path().display()));
         browser.arg(format!("http://localhost:{}/page", self.0.port()));
-        let output = browser.env("HOME", profile.path()).stdin(Stdio::null()).output().unwrap();
-        let (page, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        let said = page.rsplit_once("said ").and_then(|(_, rest)| rest.split_once(" end"));
-        said.unwrap_or_else(|| panic!("chromium, which tests/run installs, wrote nothing: {page}\n{errors}"))
-            .0
-            .to_owned()
+        let output = browser
+            .env("HOME", profile.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let (page, errors) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        let said = page
+            .rsplit_once("said ")
+            .and_then(|(_, rest)| rest.split_once(" end"));
+        said.unwrap_or_else(|| {
+            panic!("chromium, which tests/run installs, wrote nothing: {page}\n{errors}")
+        })
+        .0
+        .to_owned()
     }
 }
 
@@ -114,7 +145,8 @@ fn address(server: &Server) -> String {
 fn page_of_another_port_runs_nothing() {
     let home = Home::new();
     let server = Server::start(&home, KEY);
-    // As localhost and as 127.0.0.1: the same site and another one, of which each is another origin.
+    // As localhost and as 127.0.0.1: the same site and another one, of which each is another
+    // origin.
     let port = address(&server).rsplit_once(':').unwrap().1.to_owned();
     for target in [server.url(""), format!("http://localhost:{port}")] {
         let said = Site::start(&target, address(&server)).opened();
@@ -130,7 +162,10 @@ fn page_of_the_same_origin_works() {
     let server = Server::start(&home, KEY);
     let said = Site::start("", address(&server)).opened();
     assert!(said.ends_with("json:200"), "{said}");
-    assert!(said.starts_with("blob:415 text:415 "), "a page sends JSON as such: {said}");
+    assert!(
+        said.starts_with("blob:415 text:415 "),
+        "a page sends JSON as such: {said}"
+    );
     assert!(runs(&home) > 0);
 }
 

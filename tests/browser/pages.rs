@@ -1,4 +1,5 @@
-//! Each place in each state: text, accessibility, layout, colours, keyboard, and what the browser complains of.
+//! Each place in each state: text, accessibility, layout, colours, keyboard, and what the browser
+//! complains of.
 
 use super::checks;
 use super::chromium::{Browser, Tab};
@@ -11,13 +12,25 @@ fn look(state: State) {
     let scene = Scene::start(state);
     let browser = Browser::start();
     let tab = scene.visitor(&browser);
-    let before = scene.project.as_deref().map(project::listing).unwrap_or_default();
+    let before = scene
+        .project
+        .as_deref()
+        .map(project::listing)
+        .unwrap_or_default();
     let mut wrong = Vec::new();
     for place in PLACES.iter().filter(|place| place.states.contains(&state)) {
         let found = look_at(&tab, &scene, place, state);
-        wrong.extend(found.into_iter().map(|what| format!("{} ({state:?}): {what}", place.name)));
+        wrong.extend(
+            found
+                .into_iter()
+                .map(|what| format!("{} ({state:?}): {what}", place.name)),
+        );
     }
-    let after = scene.project.as_deref().map(project::listing).unwrap_or_default();
+    let after = scene
+        .project
+        .as_deref()
+        .map(project::listing)
+        .unwrap_or_default();
     wrong.extend(project::changed(&before, &after));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -35,7 +48,10 @@ fn look_at(tab: &Tab<'_>, scene: &Scene, place: &Place, state: State) -> Vec<Str
         wrong.extend(checks::compare(&folder, place.name, &text));
     }
     wrong.extend(checks::foreign(tab));
-    if tab.text("document.documentElement.outerHTML").contains(project::SECRET) {
+    if tab
+        .text("document.documentElement.outerHTML")
+        .contains(project::SECRET)
+    {
         wrong.push("it shows the value of a credential".to_owned());
     }
     wrong.extend(checks::axe(tab));
@@ -43,20 +59,34 @@ fn look_at(tab: &Tab<'_>, scene: &Scene, place: &Place, state: State) -> Vec<Str
     // The other states have the same templates and colours, with less in them.
     let full = matches!(state, State::Busy | State::Hostile);
     if full {
-        tab.picture(&checks::picture(&folder, &format!("{}-light-1400", place.name)));
+        tab.picture(&checks::picture(
+            &folder,
+            &format!("{}-light-1400", place.name),
+        ));
     }
 
     tab.prefers("dark", "reduce");
     if full {
-        wrong.extend(checks::axe_colours(tab).into_iter().map(|what| format!("dark: {what}")));
+        wrong.extend(
+            checks::axe_colours(tab)
+                .into_iter()
+                .map(|what| format!("dark: {what}")),
+        );
     }
     // A window of 1280 pixels at 400 % has 320; the narrowest telephones have 360.
     for width in [320, 360] {
         tab.size(width, 740);
-        wrong.extend(checks::layout(tab).into_iter().map(|what| format!("{width} px: {what}")));
+        wrong.extend(
+            checks::layout(tab)
+                .into_iter()
+                .map(|what| format!("{width} px: {what}")),
+        );
     }
     if full {
-        tab.picture(&checks::picture(&folder, &format!("{}-dark-360", place.name)));
+        tab.picture(&checks::picture(
+            &folder,
+            &format!("{}-dark-360", place.name),
+        ));
     }
 
     if matches!(state, State::Busy | State::Forbidden) {
@@ -68,7 +98,9 @@ fn look_at(tab: &Tab<'_>, scene: &Scene, place: &Place, state: State) -> Vec<Str
         let without = format!("{} {status}\n{}", place.path, checks::outline(tab));
         tab.scripts(true);
         if without != text {
-            wrong.push(format!("without scripts it says something else:\n{without}"));
+            wrong.push(format!(
+                "without scripts it says something else:\n{without}"
+            ));
         }
     }
     wrong

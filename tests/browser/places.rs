@@ -42,9 +42,17 @@ const fn place(name: &'static str, path: &'static str, states: &'static [State])
 pub(super) const PLACES: &[Place] = &[
     place("overview", "/ui", ALL),
     place("packs", "/ui/packs", ALL),
-    place("packs-all", "/ui/packs?all=true&filter=forge.issue", &[Busy]),
+    place(
+        "packs-all",
+        "/ui/packs?all=true&filter=forge.issue",
+        &[Busy],
+    ),
     place("packs-none", "/ui/packs?filter=zzz", &[Busy]),
-    place("pack", "/ui/packs/test.echo", &[Empty, Shut, Forbidden, Hostile]),
+    place(
+        "pack",
+        "/ui/packs/test.echo",
+        &[Empty, Shut, Forbidden, Hostile],
+    ),
     place("pack-example", "/ui/packs/memory.recall?example=0", &[Busy]),
     place("pack-of-server", "/ui/packs/mcp.bottles.count", FULL),
     place("pack-missing", "/ui/packs/none.here", &[Busy]),
@@ -61,7 +69,11 @@ pub(super) const PLACES: &[Place] = &[
     place("memory-done", "/ui/memory{done}", &[Busy]),
     place("conversations", "/ui/conversations", ALL),
     place("conversation", "/ui/conversations/{conversation}", FULL),
-    place("pack-hostile", "/ui/packs/test.schema?example=0", &[Hostile]),
+    place(
+        "pack-hostile",
+        "/ui/packs/test.schema?example=0",
+        &[Hostile],
+    ),
     place("files", "/ui/files", ALL),
     place("purge", "/ui/cache/purge?pack=test.echo", FULL),
     place("memory-edit", "/ui/memory?edit=answer.language", FULL),

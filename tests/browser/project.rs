@@ -1,4 +1,5 @@
-//! What the pages about a project, credentials, tokens and MCP servers need: made by the command line.
+//! What the pages about a project, credentials, tokens and MCP servers need: made by the command
+//! line.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,8 @@ pub(super) const VAULT_KEY: (&str, &str) = ("HELMDECK_VAULT_KEY", OTHER_KEY);
 /// A secret that no page may show.
 pub(super) const SECRET: &str = "the-value-of-a-credential";
 
-/// Makes a project in a git repository, with an issue, something to remember and a checkpoint. Returns its folder.
+/// Makes a project in a git repository, with an issue, something to remember and a checkpoint.
+/// Returns its folder.
 pub(super) fn project(home: &Home, text: &str) -> PathBuf {
     let folder = home.packs().join("../../../project");
     std::fs::create_dir_all(&folder).unwrap();
@@ -28,21 +30,43 @@ pub(super) fn project(home: &Home, text: &str) -> PathBuf {
     git(&folder, &["config", "user.name", "Ann"]);
     git(&folder, &["config", "user.email", "ann@example.com"]);
     git(&folder, &["add", "--all"]);
-    // Notes of a session have the minute alone, so they may come before or after a commit of the minute before.
+    // Notes of a session have the minute alone, so they may come before or after a commit of the
+    // minute before.
     let earlier = SystemTime::now() - Duration::from_secs(600);
-    let date = format!("@{} +0000", earlier.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs());
-    git_with(&folder, &["commit", "--quiet", "--message=Begin"], &[("GIT_COMMITTER_DATE", &date)]);
+    let date = format!(
+        "@{} +0000",
+        earlier
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap()
+            .as_secs()
+    );
+    git_with(
+        &folder,
+        &["commit", "--quiet", "--message=Begin"],
+        &[("GIT_COMMITTER_DATE", &date)],
+    );
     let forge = |arguments: &[&str]| {
         let mut command = home.command(KEY, &[&["forge"], arguments].concat());
         let run = Run::of(command.current_dir(&folder).output().unwrap());
         assert_eq!(run.code, 0, "{arguments:?}: {}{}", run.stdout, run.stderr);
     };
     // The project refuses control characters itself.
-    let text: String = text.chars().filter(|character| !character.is_control()).collect();
+    let text: String = text
+        .chars()
+        .filter(|character| !character.is_control())
+        .collect();
     let title: String = text.chars().take(100).collect();
     forge(&["init"]);
     forge(&["start"]);
-    forge(&["issue", "add", "--type", "bug", &format!("Count {title}"), "--description", &text]);
+    forge(&[
+        "issue",
+        "add",
+        "--type",
+        "bug",
+        &format!("Count {title}"),
+        "--description",
+        &text,
+    ]);
     forge(&["remember", &format!("Learned: {text}")]);
     git(&folder, &["add", "--all"]);
     git(&folder, &["commit", "--quiet", "--message=Remember"]);
@@ -51,21 +75,37 @@ pub(super) fn project(home: &Home, text: &str) -> PathBuf {
 
 /// Makes a project whose issues are in a tracker too, where every text attacks. Returns its folder.
 ///
-/// It has an issue from the tracker, a field that was changed on both sides, a change that was not delivered, and a
-/// tracker that refuses.
+/// It has an issue from the tracker, a field that was changed on both sides, a change that was not
+/// delivered, and a tracker that refuses.
 pub(super) fn tracked(home: &Home, text: &str) -> PathBuf {
     let tracker = Linear::start();
     let root = project(home, "plain");
-    home.configure(&format!("[forge.trackers]\nmock = {{ endpoint = \"{}\" }}\n", tracker.url()));
+    home.configure(&format!(
+        "[forge.trackers]\nmock = {{ endpoint = \"{}\" }}\n",
+        tracker.url()
+    ));
     let settings = "[linear]\nmode = \"live\"\nteam = \"SX9\"\n[linear.states]\n\"Open\" = \"Todo\"\n[tracker]\n\
                     use = \"mock\"\n";
     std::fs::write(root.join(".forge/config.toml"), settings).unwrap();
     let forge = |arguments: &[&str], code: i32| {
         let mut command = home.command(KEY, &[&["forge"], arguments].concat());
-        let run = Run::of(command.current_dir(&root).env("LINEAR_API_KEY", tracker.key()).output().unwrap());
-        assert_eq!(run.code, code, "{arguments:?}: {}{}", run.stdout, run.stderr);
+        let run = Run::of(
+            command
+                .current_dir(&root)
+                .env("LINEAR_API_KEY", tracker.key())
+                .output()
+                .unwrap(),
+        );
+        assert_eq!(
+            run.code, code,
+            "{arguments:?}: {}{}",
+            run.stdout, run.stderr
+        );
     };
-    let text: String = text.chars().filter(|character| !character.is_control()).collect();
+    let text: String = text
+        .chars()
+        .filter(|character| !character.is_control())
+        .collect();
     let title: String = text.chars().take(60).collect();
     tracker.with(|store| {
         store.add(&title);
@@ -74,21 +114,31 @@ pub(super) fn tracked(home: &Home, text: &str) -> PathBuf {
             issue.labels.insert("<img src=x onerror=hit()>".to_owned());
         });
         let eve = "<b onclick=hit()>Eve";
-        store.people.push((eve.to_owned(), "eve@example.com".to_owned()));
+        store
+            .people
+            .push((eve.to_owned(), "eve@example.com".to_owned()));
         store.say("SX9-1", eve, &text);
     });
     forge(&["trust", "--yes"], 0);
     forge(&["tracker", "sync", "--pull"], 0);
-    forge(&["issue", "set", "SX9-1", "--title", &format!("Ours {title}")], 0);
+    forge(
+        &["issue", "set", "SX9-1", "--title", &format!("Ours {title}")],
+        0,
+    );
     tracker.with(|store| store.edit("SX9-1", |issue| issue.title = format!("Theirs {title}")));
     forge(&["tracker", "sync"], 1);
     // Refused with a text of the tracker.
-    let refusal =
-        json!({ "errors": [{ "message": text, "extensions": { "code": text, "userPresentableMessage": text } }] });
+    let refusal = json!({ "errors": [{ "message": text, "extensions": { "code": text, "userPresentableMessage": text } }] });
     (0..20).for_each(|_| tracker.fail("", 0, Fault::Http(400, Vec::new(), refusal.to_string())));
     forge(&["issue", "set", "SX9-1", "--priority", "1"], 0);
     let mut command = home.command(KEY, &["forge", "tracker", "sync"]);
-    let run = Run::of(command.current_dir(&root).env("LINEAR_API_KEY", tracker.key()).output().unwrap());
+    let run = Run::of(
+        command
+            .current_dir(&root)
+            .env("LINEAR_API_KEY", tracker.key())
+            .output()
+            .unwrap(),
+    );
     assert_ne!(run.code, 0, "{}", run.stdout);
     root
 }
@@ -99,7 +149,11 @@ fn git(folder: &Path, arguments: &[&str]) {
 
 fn git_with(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) {
     let mut command = Command::new("git");
-    command.args(arguments).current_dir(folder).env("GIT_CONFIG_GLOBAL", "/dev/null").stdin(Stdio::null());
+    command
+        .args(arguments)
+        .current_dir(folder)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .stdin(Stdio::null());
     command.envs(environment.iter().copied());
     assert!(command.status().unwrap().success(), "git {arguments:?}");
 }
@@ -108,12 +162,45 @@ fn git_with(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) {
 pub(super) fn credentials(home: &Home, name: &str) {
     let secret = home.packs().join("../secret");
     std::fs::write(&secret, SECRET).unwrap();
-    let arguments = ["vault", "set", "deploy", "--type", "login", "--user", name, "--host", "git.example.com"];
-    let mut command = home.command(KEY, &[&arguments[..], &["--allow", "local/local", "--pack", "repo.*"]].concat());
+    let arguments = [
+        "vault",
+        "set",
+        "deploy",
+        "--type",
+        "login",
+        "--user",
+        name,
+        "--host",
+        "git.example.com",
+    ];
+    let mut command = home.command(
+        KEY,
+        &[
+            &arguments[..],
+            &["--allow", "local/local", "--pack", "repo.*"],
+        ]
+        .concat(),
+    );
     command.env(VAULT_KEY.0, VAULT_KEY.1);
-    let run = Run::of(command.stdin(std::fs::File::open(secret).unwrap()).output().unwrap());
+    let run = Run::of(
+        command
+            .stdin(std::fs::File::open(secret).unwrap())
+            .output()
+            .unwrap(),
+    );
     assert_eq!(run.code, 0, "{}", run.stderr);
-    let create = ["token", "create", "--tenant", "acme", "--user", "ann", "--scope", "packs:run", "--name", name];
+    let create = [
+        "token",
+        "create",
+        "--tenant",
+        "acme",
+        "--user",
+        "ann",
+        "--scope",
+        "packs:run",
+        "--name",
+        name,
+    ];
     let run = home.run(KEY, &create);
     assert_eq!(run.code, 0, "{}", run.stderr);
 }
@@ -143,7 +230,11 @@ pub(super) fn listing(project: &Path) -> Listing {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let data = path.symlink_metadata().unwrap();
-            let content = if data.is_file() { std::fs::read(&path).unwrap() } else { Vec::new() };
+            let content = if data.is_file() {
+                std::fs::read(&path).unwrap()
+            } else {
+                Vec::new()
+            };
             if data.is_dir() {
                 folders.push(path.clone());
             }
@@ -156,6 +247,10 @@ pub(super) fn listing(project: &Path) -> Listing {
 /// Returns the files and folders that differ between two listings.
 pub(super) fn changed(before: &Listing, after: &Listing) -> Vec<String> {
     let all: std::collections::BTreeSet<&PathBuf> = before.keys().chain(after.keys()).collect();
-    let differ = all.into_iter().filter(|path| before.get(*path) != after.get(*path));
-    differ.map(|path| format!("looking changed {}", path.display())).collect()
+    let differ = all
+        .into_iter()
+        .filter(|path| before.get(*path) != after.get(*path));
+    differ
+        .map(|path| format!("looking changed {}", path.display()))
+        .collect()
 }

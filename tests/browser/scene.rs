@@ -16,7 +16,8 @@ use crate::support::program::{Home, Run, Server};
 use crate::support::{KEY, wait_for};
 
 /// Says that it began, and waits until it is let go.
-const HELD: &str = "#!/bin/sh\ncat >/dev/null\n: >began\nwhile [ ! -e go ]; do sleep 0.05; done\nprintf '{}'\n";
+const HELD: &str =
+    "#!/bin/sh\ncat >/dev/null\n: >began\nwhile [ ! -e go ]; do sleep 0.05; done\nprintf '{}'\n";
 /// Setting of a server whose callers have tokens.
 pub(super) const TOKENS: (&str, &str) = ("HELMDECK_AUTH__API_TOKENS", "true");
 
@@ -35,10 +36,27 @@ pub(super) struct Scene {
 impl Scene {
     pub(super) fn start(state: State) -> Self {
         let home = Home::new();
-        let texts = if state == State::Hostile { corpus::all() } else { "For tests".to_owned() };
+        let texts = if state == State::Hostile {
+            corpus::all()
+        } else {
+            "For tests".to_owned()
+        };
         install(&home, "test.held", HELD, &texts);
-        install(&home, "test.broken", "#!/bin/sh\ncat >/dev/null\ncat broken >&2\nexit 3\n", &texts);
-        std::fs::write(home.packs().join("broken"), if state == State::Hostile { &texts } else { "it broke" }).unwrap();
+        install(
+            &home,
+            "test.broken",
+            "#!/bin/sh\ncat >/dev/null\ncat broken >&2\nexit 3\n",
+            &texts,
+        );
+        std::fs::write(
+            home.packs().join("broken"),
+            if state == State::Hostile {
+                &texts
+            } else {
+                "it broke"
+            },
+        )
+        .unwrap();
         match state {
             State::Hostile => hostile_manifests(&home, &texts),
             State::Busy => std::fs::write(home.packs().join("refused.toml"), "name = 3\n").unwrap(),
@@ -48,13 +66,24 @@ impl Scene {
         let full = matches!(state, State::Busy | State::Hostile);
         let root = full.then(|| {
             project::mcp_server(&home, &texts);
-            project::credentials(&home, if state == State::Hostile { "<b onclick=hit()>\"'" } else { "ci" });
+            project::credentials(
+                &home,
+                if state == State::Hostile {
+                    "<b onclick=hit()>\"'"
+                } else {
+                    "ci"
+                },
+            );
             project::project(&home, &texts)
         });
         let server = match state {
             State::Busy | State::Hostile => {
                 let root = root.as_deref().and_then(Path::to_str).unwrap_or_default();
-                Server::start_with(&home, KEY, &[("HELMDECK_FORGE__ROOT", root), project::VAULT_KEY])
+                Server::start_with(
+                    &home,
+                    KEY,
+                    &[("HELMDECK_FORGE__ROOT", root), project::VAULT_KEY],
+                )
             }
             State::Forbidden => Server::start_with(&home, KEY, &[TOKENS]),
             State::Shut => {
@@ -64,7 +93,13 @@ impl Scene {
             }
             _ => Server::start(&home, KEY),
         };
-        let mut scene = Self { home, server, project: root, values: BTreeMap::new(), token };
+        let mut scene = Self {
+            home,
+            server,
+            project: root,
+            values: BTreeMap::new(),
+            token,
+        };
         match state {
             State::Busy => scene.fill("German", "build-help", "How many bottles?\nSecond line"),
             State::Hostile => scene.fill(&texts, "<u>\"'&", &texts),
@@ -76,7 +111,13 @@ impl Scene {
 
     /// A server that a test has filled itself.
     pub(super) fn of(home: Home, server: Server) -> Self {
-        Self { home, server, project: None, values: BTreeMap::new(), token: None }
+        Self {
+            home,
+            server,
+            project: None,
+            values: BTreeMap::new(),
+            token: None,
+        }
     }
 
     /// A server that asks for tokens, and one of a person with every right.
@@ -89,8 +130,18 @@ impl Scene {
         let home = Home::new();
         install(&home, "test.held", HELD, "For tests");
         let token = token(&home, "ann", "admin");
-        let server = Server::start_with(&home, KEY, &[TOKENS, ("HELMDECK_SERVER__ALLOWED_HOSTS", name)]);
-        Self { home, server, project: None, values: BTreeMap::new(), token: Some(token) }
+        let server = Server::start_with(
+            &home,
+            KEY,
+            &[TOKENS, ("HELMDECK_SERVER__ALLOWED_HOSTS", name)],
+        );
+        Self {
+            home,
+            server,
+            project: None,
+            values: BTreeMap::new(),
+            token: Some(token),
+        }
     }
 
     /// Returns the token of the person.
@@ -100,10 +151,16 @@ impl Scene {
 
     /// Returns the path of a place, with the values of this state.
     pub(super) fn path(&self, path: &str) -> String {
-        let Some((start, (name, end))) = path.split_once('{').and_then(|(a, b)| Some((a, b.split_once('}')?))) else {
+        let Some((start, (name, end))) = path
+            .split_once('{')
+            .and_then(|(a, b)| Some((a, b.split_once('}')?)))
+        else {
             return path.to_owned();
         };
-        let value = self.values.get(name).unwrap_or_else(|| panic!("the state has no {name}"));
+        let value = self
+            .values
+            .get(name)
+            .unwrap_or_else(|| panic!("the state has no {name}"));
         format!("{start}{value}{end}")
     }
 
@@ -121,14 +178,22 @@ impl Scene {
         tab.eval("document.querySelector('#token').focus()");
         tab.type_text(token);
         let status = tab.leads(|tab| tab.press("Enter"));
-        assert_eq!((status, tab.text("location.pathname").as_str()), (200, "/ui"));
+        assert_eq!(
+            (status, tab.text("location.pathname").as_str()),
+            (200, "/ui")
+        );
     }
 
     /// Sends JSON to a route.
     #[track_caller]
     pub(super) fn post(&self, path: &str, body: &Value) -> Value {
         let answer = self.server.ask(&format!("POST {path}"), &body.to_string());
-        assert!(answer.code < 300 || answer.code == 502, "{path}: {} {}", answer.code, answer.body);
+        assert!(
+            answer.code < 300 || answer.code == 502,
+            "{path}: {} {}",
+            answer.code,
+            answer.body
+        );
         answer.json()
     }
 
@@ -139,22 +204,41 @@ impl Scene {
     /// Does a bit of everything.
     fn fill(&mut self, fact: &str, session: &str, text: &str) {
         wait_for("the tools of the MCP server", || {
-            self.server.ask("GET /api/v1/packs", "").body.contains("\"mcp.bottles.count\"")
+            self.server
+                .ask("GET /api/v1/packs", "")
+                .body
+                .contains("\"mcp.bottles.count\"")
         });
         for (number, repo) in ["a", "b", text].into_iter().enumerate() {
             self.post("/api/v1/packs/test.echo", &json!({ "repo": repo }));
             // Answers that are written together have one time, and the order of their keys.
-            wait_for("the cache", || self.count("/api/v1/memory/entries", "entries") == number + 1);
+            wait_for("the cache", || {
+                self.count("/api/v1/memory/entries", "entries") == number + 1
+            });
         }
         self.post("/api/v1/packs/test.echo", &json!({ "repo": "a" }));
         self.post("/api/v1/packs/test.broken", &json!({}));
-        for (name, pack) in [("succeeded", "test.echo"), ("failed", "test.broken"), ("running", "test.held")] {
-            let job = self.post(&format!("/api/v1/packs/{pack}/jobs"), &json!({ "repo": text }));
-            self.values.insert(name, job["id"].as_str().unwrap().to_owned());
+        for (name, pack) in [
+            ("succeeded", "test.echo"),
+            ("failed", "test.broken"),
+            ("running", "test.held"),
+        ] {
+            let job = self.post(
+                &format!("/api/v1/packs/{pack}/jobs"),
+                &json!({ "repo": text }),
+            );
+            self.values
+                .insert(name, job["id"].as_str().unwrap().to_owned());
             self.reaches(name, name);
         }
-        for (key, value, tags) in [("answer.language", fact, json!(["a", "b"])), ("name", "Ann", json!([]))] {
-            self.post("/api/v1/memory/store", &json!({ "key": key, "value": value, "tags": tags }));
+        for (key, value, tags) in [
+            ("answer.language", fact, json!(["a", "b"])),
+            ("name", "Ann", json!([])),
+        ] {
+            self.post(
+                "/api/v1/memory/store",
+                &json!({ "key": key, "value": value, "tags": tags }),
+            );
         }
         let done = self.store_by_form("name", "Ann");
         self.values.insert("done", done);
@@ -178,10 +262,17 @@ impl Scene {
     /// Stores a fact by the form of its page. Returns the query of the page that this leads to.
     pub(super) fn store_by_form(&self, key: &str, value: &str) -> String {
         let page = self.server.ask("GET /ui/memory", "").body;
-        let body = format!("form_token={}&key={key}&value={value}", attacks::form_token(&page));
+        let body = format!(
+            "form_token={}&key={key}&value={value}",
+            attacks::form_token(&page)
+        );
         let (status, _, answer) = attacks::form(&self.server, "/ui/memory/store", "", &body);
-        let location = answer.lines().find_map(|line| line.strip_prefix("location: /ui/memory"));
-        location.unwrap_or_else(|| panic!("{status}: {answer}")).to_owned()
+        let location = answer
+            .lines()
+            .find_map(|line| line.strip_prefix("location: /ui/memory"));
+        location
+            .unwrap_or_else(|| panic!("{status}: {answer}"))
+            .to_owned()
     }
 
     /// Waits until a job is in a state.
@@ -199,20 +290,31 @@ impl Scene {
             for suffix in ["", "-wal"] {
                 std::fs::write(file(suffix), "garbage ".repeat(2048)).unwrap();
             }
-            // The head of its index: else a write that is under way mends a part, and pages that were read once do.
-            // It is mapped by the server, which must not lose any of it.
-            let index = std::fs::OpenOptions::new().write(true).open(file("-shm")).unwrap();
-            index.write_all_at("garbage ".repeat(17).as_bytes(), 0).unwrap();
+            // The head of its index: else a write that is under way mends a part, and pages that
+            // were read once do. It is mapped by the server, which must not lose any of it.
+            let index = std::fs::OpenOptions::new()
+                .write(true)
+                .open(file("-shm"))
+                .unwrap();
+            index
+                .write_all_at("garbage ".repeat(17).as_bytes(), 0)
+                .unwrap();
             // The server reads for its readiness once a second at most.
             self.server.ask("GET /api/v1/memory/entries", "").code == 500
-                && self.server.ask("GET /readyz", "").body.contains("cannot be read")
+                && self
+                    .server
+                    .ask("GET /readyz", "")
+                    .body
+                    .contains("cannot be read")
         });
     }
 }
 
 /// Makes a token of the command line.
 pub(super) fn token(home: &Home, user: &str, scope: &str) -> String {
-    let create = ["token", "create", "--tenant", "acme", "--user", user, "--scope", scope];
+    let create = [
+        "token", "create", "--tenant", "acme", "--user", user, "--scope", scope,
+    ];
     let made = Run::of(home.command(KEY, &create).output().unwrap());
     assert_eq!(made.code, 0, "{}", made.stderr);
     made.stdout.trim().to_owned()
@@ -225,7 +327,11 @@ fn install(home: &Home, name: &str, script: &str, description: &str) {
     let manifest = std::fs::read_to_string(&file).unwrap();
     let manifest = manifest.split("[memory]").next().unwrap();
     let description = json!(description).to_string();
-    std::fs::write(file, manifest.replace("\"For tests\"", &toml_text(&description))).unwrap();
+    std::fs::write(
+        file,
+        manifest.replace("\"For tests\"", &toml_text(&description)),
+    )
+    .unwrap();
 }
 
 /// Returns a JSON string as a TOML string: TOML forbids some characters that JSON has as they are.
@@ -250,5 +356,9 @@ fn hostile_manifests(home: &Home, texts: &str) {
          [[examples]]\ndescription = {text}\ninput = {{ choice = {text} }}\noutput = {{}}\n"
     );
     std::fs::write(home.packs().join("test.schema.toml"), manifest).unwrap();
-    std::fs::write(home.packs().join("<img src=x onerror=hit()>.toml"), format!("name = {text}\n")).unwrap();
+    std::fs::write(
+        home.packs().join("<img src=x onerror=hit()>.toml"),
+        format!("name = {text}\n"),
+    )
+    .unwrap();
 }

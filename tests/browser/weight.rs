@@ -1,4 +1,5 @@
-//! Pages over a store of 100,000 rows: what they weigh, and how soon they are painted (printed, never asserted).
+//! Pages over a store of 100,000 rows: what they weigh, and how soon they are painted (printed,
+//! never asserted).
 
 use std::time::Duration;
 
@@ -33,13 +34,23 @@ fn row(namespace: &Namespace, number: usize) -> Op {
 #[test]
 fn pages_stay_small_over_many_rows() {
     let home = Home::new();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     std::fs::create_dir_all(home.data()).unwrap();
     runtime.block_on(async {
         let store = store(&home.store(), &[KEY]).await;
         let namespace = Namespace::new("local", "local", None);
         for from in (0..ROWS).step_by(BATCH) {
-            store.write((from..from + BATCH).map(|number| row(&namespace, number)).collect()).await.unwrap();
+            store
+                .write(
+                    (from..from + BATCH)
+                        .map(|number| row(&namespace, number))
+                        .collect(),
+                )
+                .await
+                .unwrap();
         }
         store.close().await.unwrap();
     });
@@ -69,5 +80,9 @@ fn pages_stay_small_over_many_rows() {
         println!("{path}: {bytes} bytes, first paint after {paint} ms");
     }
     let listed = server.ask("GET /ui/memory", "").body;
-    assert!(listed.contains(&ROWS.to_string()), "the page about memory counts the rows: {}", json!(listed));
+    assert!(
+        listed.contains(&ROWS.to_string()),
+        "the page about memory counts the rows: {}",
+        json!(listed)
+    );
 }

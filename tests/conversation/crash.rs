@@ -24,7 +24,10 @@ fn session(caller: usize) -> String {
 }
 
 fn get(server: &Server, caller: usize, what: &str) -> Value {
-    let answer = server.ask(&format!("GET /api/v1/conversations/{}/{what}", session(caller)), "");
+    let answer = server.ask(
+        &format!("GET /api/v1/conversations/{}/{what}", session(caller)),
+        "",
+    );
     assert_eq!(answer.code, 200, "{}", answer.body);
     answer.json()
 }
@@ -42,24 +45,34 @@ fn sight(server: &Server, caller: usize) -> Vec<String> {
 /// Checks that the health is one that its failures explain.
 fn health(server: &Server, caller: usize) -> String {
     let trace = get(server, caller, "trace");
-    let (health, failures) = (trace["health"].as_str().unwrap().to_owned(), trace["failures"].as_u64().unwrap());
+    let (health, failures) = (
+        trace["health"].as_str().unwrap().to_owned(),
+        trace["failures"].as_u64().unwrap(),
+    );
     match health.as_str() {
         "healthy" => assert_eq!(failures, 0, "{trace}"),
         "retry" => assert!((1..3).contains(&failures), "{trace}"),
         "degraded" | "recovering" => {}
         other => panic!("{other} is no health"),
     }
-    assert!(failures == 0 || trace["last_failure"] == "unavailable", "{trace}");
+    assert!(
+        failures == 0 || trace["last_failure"] == "unavailable",
+        "{trace}"
+    );
     health
 }
 
-/// Adds turns `mk_<caller>_<number>` from `number` on until the server is gone; returns the number of
-/// the first that was not acknowledged.
+/// Adds turns `mk_<caller>_<number>` from `number` on until the server is gone; returns the number
+/// of the first that was not acknowledged.
 fn add(server: &Server, caller: usize, mut number: usize, acknowledged: &AtomicUsize) -> usize {
     loop {
         let text = format!("mk_{caller}_{number:05}");
-        let turn = json!({ "user_message": text, "assistant_response": "yes", "once": text }).to_string();
-        match server.try_ask(&format!("POST /api/v1/conversations/{}/turns", session(caller)), &turn) {
+        let turn =
+            json!({ "user_message": text, "assistant_response": "yes", "once": text }).to_string();
+        match server.try_ask(
+            &format!("POST /api/v1/conversations/{}/turns", session(caller)),
+            &turn,
+        ) {
             Some(answer) if answer.code == 201 || answer.code == 200 => {}
             Some(answer) => panic!("{}: {}", answer.code, answer.body),
             None => return number,
@@ -74,10 +87,20 @@ fn add(server: &Server, caller: usize, mut number: usize, acknowledged: &AtomicU
 /// The turn after them may be stored too.
 fn check(seen: &[String], caller: usize, next: usize) {
     let prefix = format!("mk_{caller}_");
-    let own: Vec<_> = seen.iter().filter(|mark| mark.starts_with(&prefix)).cloned().collect();
-    let expected: Vec<_> = (0..own.len()).map(|number| format!("{prefix}{number:05}")).collect();
+    let own: Vec<_> = seen
+        .iter()
+        .filter(|mark| mark.starts_with(&prefix))
+        .cloned()
+        .collect();
+    let expected: Vec<_> = (0..own.len())
+        .map(|number| format!("{prefix}{number:05}"))
+        .collect();
     assert_eq!(own, expected, "caller {caller}");
-    assert!(own.len() == next || own.len() == next + 1, "{next} were acknowledged, {} are there", own.len());
+    assert!(
+        own.len() == next || own.len() == next + 1,
+        "{next} were acknowledged, {} are there",
+        own.len()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,7 +144,9 @@ async fn kills_under_load_lose_no_acknowledged_turn() {
                 })
                 .collect();
             let until = 1 + (round * 37) % 23;
-            wait_for("turns to be acknowledged", || acknowledged.load(Ordering::SeqCst) >= until);
+            wait_for("turns to be acknowledged", || {
+                acknowledged.load(Ordering::SeqCst) >= until
+            });
             std::thread::sleep(Duration::from_micros((round * 1319 % 5000) as u64));
             server.signal("-KILL");
             for (caller, number) in callers.into_iter().zip(&mut next) {
@@ -135,28 +160,41 @@ async fn kills_under_load_lose_no_acknowledged_turn() {
     // In an outage: degraded when it is killed, degraded when it starts again.
     broken.store(true, Ordering::SeqCst);
     let mut server = Server::start(&home, KEY);
-    for (caller, number) in next.iter().enumerate().filter(|(caller, _)| caller % 2 == 0) {
+    for (caller, number) in next
+        .iter()
+        .enumerate()
+        .filter(|(caller, _)| caller % 2 == 0)
+    {
         for more in 0..8 {
             let turn = json!({ "user_message": format!("and {number} and {more}") }).to_string();
             let path = format!("POST /api/v1/conversations/{}/turns", session(caller));
             assert_eq!(server.ask(&path, &turn).code, 201);
         }
-        wait_for("an outage to be told", || health(&server, caller) == "degraded");
+        wait_for("an outage to be told", || {
+            health(&server, caller) == "degraded"
+        });
     }
     server.signal("-KILL");
     server.ended();
     let server = Server::start(&home, KEY);
     for caller in (0..CALLERS).step_by(2) {
         let survived = health(&server, caller);
-        assert!(survived == "degraded" || survived == "recovering", "{survived}");
+        assert!(
+            survived == "degraded" || survived == "recovering",
+            "{survived}"
+        );
         healths.insert(survived);
     }
     broken.store(false, Ordering::SeqCst);
 
     let kept: usize = next.iter().sum();
     for (caller, next) in next.iter().enumerate() {
-        wait_for("health to come back", || health(&server, caller) == "healthy");
-        wait_for("all to be folded", || get(&server, caller, "trace")["backlog_turns"] == 0);
+        wait_for("health to come back", || {
+            health(&server, caller) == "healthy"
+        });
+        wait_for("all to be folded", || {
+            get(&server, caller, "trace")["backlog_turns"] == 0
+        });
         check(&sight(&server, caller), caller, *next);
     }
     assert_eq!(integrity(&home.store()), "ok");
@@ -165,5 +203,8 @@ async fn kills_under_load_lose_no_acknowledged_turn() {
         model.requests().len(),
         begun.elapsed()
     );
-    assert!(healths.len() > 1, "it was killed in more states than one: {healths:?}");
+    assert!(
+        healths.len() > 1,
+        "it was killed in more states than one: {healths:?}"
+    );
 }

@@ -24,7 +24,10 @@ type Client<'a> = dyn Fn(&Value) -> Value + 'a;
 
 /// Makes a token of a user of the tenant `acme`.
 fn token(user: &str) -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
     let claims = json!({"sub": user, "tenant": "acme", "scope": "packs:run memory:read memory:write", "iat": now, "exp": now + 600});
     Issuer::shared(SECRET.as_bytes()).token(&claims)
 }
@@ -41,7 +44,11 @@ fn call(pack: &str, input: Value) -> Value {
 
 /// Lets a client make calls; returns the structured output of each, or the problem.
 fn outputs(answer: &Value) -> Vec<Value> {
-    let results = answer["steps"].as_array().unwrap().iter().map(|step| &step["result"]);
+    let results = answer["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| &step["result"]);
     results
         .map(|result| match result["isError"].as_bool() {
             Some(true) => result["_meta"]["helmdeck/problem"].clone(),
@@ -51,7 +58,12 @@ fn outputs(answer: &Value) -> Vec<Value> {
 }
 
 fn said(context: &Value) -> Vec<&str> {
-    context["recent_turns"].as_array().unwrap().iter().map(|turn| turn["user_message"].as_str().unwrap()).collect()
+    context["recent_turns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|turn| turn["user_message"].as_str().unwrap())
+        .collect()
 }
 
 #[test]
@@ -59,27 +71,52 @@ fn agents_export_and_restore_their_own_conversations() {
     let home = Home::new();
     let server = server(&home);
     let programs = Programs::installed();
-    let target =
-        |user| json!({"url": server.url("/mcp"), "headers": {"Authorization": format!("Bearer {}", token(user))}});
-    let agents: [(&str, &Client<'_>); 2] =
-        [("alice", &|plan| programs.python(plan)), ("bob", &|plan| programs.typescript(plan))];
+    let target = |user| json!({"url": server.url("/mcp"), "headers": {"Authorization": format!("Bearer {}", token(user))}});
+    let agents: [(&str, &Client<'_>); 2] = [
+        ("alice", &|plan| programs.python(plan)),
+        ("bob", &|plan| programs.typescript(plan)),
+    ];
     for (user, client) in &agents {
         let mut steps = vec![json!({"do": "tools"})];
         for session in ["s", "../s", "a|b", "%2F", "👩‍👧", " "] {
             for said in ["one", "two"] {
                 let said = format!("{user} {session} {said}");
-                steps.push(call("add", json!({"session": session, "user_message": said, "assistant_response": "ok"})));
+                steps.push(call(
+                    "add",
+                    json!({"session": session, "user_message": said, "assistant_response": "ok"}),
+                ));
             }
             steps.push(call("context", json!({"session": session})));
         }
         let answer = client(&json!({"target": target(user), "steps": steps}));
         let tools = answer["steps"][0]["result"]["tools"].as_array().unwrap();
-        let of = |name: &str| tools.iter().find(|tool| tool["name"] == name).unwrap_or_else(|| panic!("no {name}"));
-        assert_eq!(of("conversation__context")["annotations"]["readOnlyHint"], true);
-        assert_eq!(of("conversation__add")["annotations"]["readOnlyHint"], false);
-        for (index, session) in ["s", "../s", "a|b", "%2F", "👩‍👧", " "].into_iter().enumerate() {
+        let of = |name: &str| {
+            tools
+                .iter()
+                .find(|tool| tool["name"] == name)
+                .unwrap_or_else(|| panic!("no {name}"))
+        };
+        assert_eq!(
+            of("conversation__context")["annotations"]["readOnlyHint"],
+            true
+        );
+        assert_eq!(
+            of("conversation__add")["annotations"]["readOnlyHint"],
+            false
+        );
+        for (index, session) in ["s", "../s", "a|b", "%2F", "👩‍👧", " "]
+            .into_iter()
+            .enumerate()
+        {
             let context = &answer["steps"][3 + 3 * index]["result"]["structuredContent"];
-            assert_eq!(said(context), [format!("{user} {session} one"), format!("{user} {session} two")], "{context}");
+            assert_eq!(
+                said(context),
+                [
+                    format!("{user} {session} one"),
+                    format!("{user} {session} two")
+                ],
+                "{context}"
+            );
         }
     }
     for (user, client) in &agents {
@@ -88,11 +125,19 @@ fn agents_export_and_restore_their_own_conversations() {
             call("list", json!({"what": "conversations"})), call("health", json!({"session": "s"})),
             call("trace", json!({"session": "s"})), call("list", json!({"session": "s"})),
         ]}));
-        let [prompt, snapshot, conversations, health, trace, turns] = outputs(&first).try_into().unwrap();
+        let [prompt, snapshot, conversations, health, trace, turns] =
+            outputs(&first).try_into().unwrap();
         let prompt = prompt["prompt"].as_str().unwrap();
-        assert!(prompt.contains(&format!("{user} s two")) && prompt.ends_with("</read_only_conversation_memory>"));
+        assert!(
+            prompt.contains(&format!("{user} s two"))
+                && prompt.ends_with("</read_only_conversation_memory>")
+        );
         assert_eq!(
-            (&conversations["total"], &health["health"], &trace["kept_turns"]),
+            (
+                &conversations["total"],
+                &health["health"],
+                &trace["kept_turns"]
+            ),
             (&json!(6), &json!("healthy"), &json!(2))
         );
         let key = &turns["items"][0]["key"];
@@ -102,14 +147,24 @@ fn agents_export_and_restore_their_own_conversations() {
             call("show", json!({"session": "s", "key": key})), call("forget", json!({"session": "../s"})),
             call("context", json!({"session": "../s"})),
         ]}));
-        let [flushed, empty, restored, again, gone, forgotten, none] = outputs(&second).try_into().unwrap();
+        let [flushed, empty, restored, again, gone, forgotten, none] =
+            outputs(&second).try_into().unwrap();
         assert_eq!((flushed, said(&empty).len()), (json!({"flushed": true}), 0));
         assert_eq!(
             (restored, said(&again)),
-            (json!({"restored": true}), vec![&*format!("{user} s one"), &format!("{user} s two")])
+            (
+                json!({"restored": true}),
+                vec![&*format!("{user} s one"), &format!("{user} s two")]
+            )
         );
-        assert_eq!(gone["code"], "not_found", "a restored turn has another id: {gone}");
-        assert_eq!((forgotten, said(&none).len()), (json!({"removed_turns": 2}), 0));
+        assert_eq!(
+            gone["code"], "not_found",
+            "a restored turn has another id: {gone}"
+        );
+        assert_eq!(
+            (forgotten, said(&none).len()),
+            (json!({"removed_turns": 2}), 0)
+        );
     }
 }
 
@@ -120,42 +175,89 @@ fn a_snapshot_passes_both_doors_byte_for_byte() {
     let client = McpClient::open(&server, &token("alice"));
     let request = |id, name: &str, input: &str| {
         let params = format!(r#"{{"name":"conversation__{name}","arguments":{input}}}"#);
-        client.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#)).body
+        client
+            .send(&format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#
+            ))
+            .body
     };
-    let restored = request(1, "restore", &format!(r#"{{ "snapshot":{RECORD}, "session":"raw" }}"#));
+    let restored = request(
+        1,
+        "restore",
+        &format!(r#"{{ "snapshot":{RECORD}, "session":"raw" }}"#),
+    );
     assert!(restored.contains(r#""restored":true"#), "{restored}");
     let exported = request(2, "snapshot", r#"{"session":"raw"}"#);
-    assert!(exported.contains(&format!(r#""snapshot":{RECORD}"#)), "{exported}");
-    let head = |pack| format!("POST /api/v1/packs/conversation.{pack}\nAuthorization: Bearer {}", token("bob"));
-    let restored = server.ask(&head("restore"), &format!(r#"{{"session":"raw","snapshot": {RECORD}}}"#));
+    assert!(
+        exported.contains(&format!(r#""snapshot":{RECORD}"#)),
+        "{exported}"
+    );
+    let head = |pack| {
+        format!(
+            "POST /api/v1/packs/conversation.{pack}\nAuthorization: Bearer {}",
+            token("bob")
+        )
+    };
+    let restored = server.ask(
+        &head("restore"),
+        &format!(r#"{{"session":"raw","snapshot": {RECORD}}}"#),
+    );
     assert_eq!(restored.code, 200, "{}", restored.body);
     let exported = server.ask(&head("snapshot"), r#"{"session":"raw"}"#);
-    assert!(exported.body.contains(&format!(r#""snapshot":{RECORD}"#)), "{}", exported.body);
+    assert!(
+        exported.body.contains(&format!(r#""snapshot":{RECORD}"#)),
+        "{}",
+        exported.body
+    );
 }
 
 #[test]
 fn connection_session_is_the_default_conversation() {
     let home = Home::new();
     let server = server(&home);
-    let clients = [McpClient::open(&server, &token("alice")), McpClient::open(&server, &token("alice"))];
+    let clients = [
+        McpClient::open(&server, &token("alice")),
+        McpClient::open(&server, &token("alice")),
+    ];
     let context = |client: &McpClient<'_>, input| {
         client.call("conversation.context", &input, "default")["structuredContent"].clone()
     };
     for (client, text) in clients.iter().zip(["first", "second"]) {
-        client.call("conversation.add", &json!({"user_message": text}), "default");
+        client.call(
+            "conversation.add",
+            &json!({"user_message": text}),
+            "default",
+        );
     }
     for (client, text) in clients.iter().zip(["first", "second"]) {
         assert_eq!(said(&context(client, json!({}))), [text]);
     }
     let others = json!({"session": clients[1].session()});
-    assert_eq!(said(&context(&clients[0], others)), ["second"], "the other connection is the same caller's");
+    assert_eq!(
+        said(&context(&clients[0], others)),
+        ["second"],
+        "the other connection is the same caller's"
+    );
     let of_bob = McpClient::open(&server, &token("bob"));
-    assert_eq!(said(&context(&of_bob, json!({"session": clients[1].session()}))), [""; 0]);
+    assert_eq!(
+        said(&context(&of_bob, json!({"session": clients[1].session()}))),
+        [""; 0]
+    );
     let end = json!({"all": true, "what": ["conversations"]});
     let gone = clients[0].call("memory.forget", &end, "default");
-    assert!(gone["structuredContent"]["removed"]["conversations"].as_u64().unwrap() >= 4, "{gone}");
+    assert!(
+        gone["structuredContent"]["removed"]["conversations"]
+            .as_u64()
+            .unwrap()
+            >= 4,
+        "{gone}"
+    );
     for client in &clients {
-        assert_eq!(said(&context(client, json!({}))), [""; 0], "nothing of it is held either");
+        assert_eq!(
+            said(&context(client, json!({}))),
+            [""; 0],
+            "nothing of it is held either"
+        );
     }
 }
 
@@ -163,7 +265,8 @@ fn connection_session_is_the_default_conversation() {
 fn stdio_process_has_its_own_conversation() {
     let home = Home::new();
     let mut environment = json!(home.environment(KEY));
-    let mut target = json!({"command": [env!("CARGO_BIN_EXE_helmdeck"), "mcp"], "env": environment});
+    let mut target =
+        json!({"command": [env!("CARGO_BIN_EXE_helmdeck"), "mcp"], "env": environment});
     let steps = json!([
         call("add", json!({"user_message": "own"})),
         call("context", json!({})),
@@ -173,17 +276,27 @@ fn stdio_process_has_its_own_conversation() {
     ]);
     let answer = Programs::installed().python(&json!({"target": target, "steps": steps}));
     let [unnamed, own, added, context, hostile] = outputs(&answer).try_into().unwrap();
-    assert!(unnamed["id"].as_str().unwrap().starts_with("mem_"), "{unnamed}");
+    assert!(
+        unnamed["id"].as_str().unwrap().starts_with("mem_"),
+        "{unnamed}"
+    );
     assert_eq!(said(&own), ["own"]);
     // Another process is another session.
-    let again = Programs::installed().python(&json!({"target": target, "steps": [call("context", json!({}))]}));
+    let again = Programs::installed()
+        .python(&json!({"target": target, "steps": [call("context", json!({}))]}));
     assert_eq!(said(&outputs(&again)[0]), [""; 0]);
     assert!(added["id"].as_str().unwrap().starts_with("mem_"), "{added}");
-    assert_eq!((said(&context), &hostile["code"]), (vec!["u"], &json!("invalid_input")));
+    assert_eq!(
+        (said(&context), &hostile["code"]),
+        (vec!["u"], &json!("invalid_input"))
+    );
 
     let shut = Home::new();
     environment = json!(shut.environment(KEY));
-    environment.as_object_mut().unwrap().remove("HELMDECK_MEMORY_KEY");
+    environment
+        .as_object_mut()
+        .unwrap()
+        .remove("HELMDECK_MEMORY_KEY");
     target["env"] = environment;
     let key = json!({"session": "s", "key": "mem_000000000000000100000000"});
     let calls = [
@@ -195,7 +308,10 @@ fn stdio_process_has_its_own_conversation() {
         ("show", key.clone()),
         ("delete", key),
         ("snapshot", json!({"session": "s"})),
-        ("restore", json!({"session": "s", "snapshot": {"strategy": "truncation"}})),
+        (
+            "restore",
+            json!({"session": "s", "snapshot": {"strategy": "truncation"}}),
+        ),
         ("flush", json!({"session": "s"})),
         ("forget", json!({})),
     ];

@@ -16,7 +16,10 @@ use helmdeck_testkit::{ChatReply, ChatRequest};
 /// Returns the marks of a text in their order: words like `mk_a_0001`.
 fn marks(text: &str) -> Vec<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    words.filter(|word| word.starts_with("mk_")).map(str::to_owned).collect()
+    words
+        .filter(|word| word.starts_with("mk_"))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Answers as a model that never forgets: with all marks of the request, once each.

@@ -19,7 +19,8 @@ const REFUSALS: usize = 2 * TURNS / 20;
 
 /// Adds all turns through both servers at once: `mk_<caller>_<number>`.
 ///
-/// The callers of a server are those with its letter. Returns the ids, and how many adds had to be repeated.
+/// The callers of a server are those with its letter. Returns the ids, and how many adds had to be
+/// repeated.
 fn add_all(servers: &[Server; 2], session: &str) -> (HashSet<String>, usize) {
     let mut ids = HashSet::new();
     let refused = &AtomicUsize::new(0);
@@ -33,8 +34,8 @@ fn add_all(servers: &[Server; 2], session: &str) -> (HashSet<String>, usize) {
                         let text = format!("mk_{letter}{caller}_{number:04}");
                         let turn = json!({ "user_message": text, "assistant_response": "yes", "once": text });
                         let path = format!("POST /api/v1/conversations/{session}/turns");
-                        // Others write at the same time: an add that loses every race is refused and repeated. That is
-                        // rare.
+                        // Others write at the same time: an add that loses every race is refused
+                        // and repeated. That is rare.
                         let added = loop {
                             let answer = server.ask(&path, &turn.to_string());
                             if answer.code != 503 {
@@ -76,10 +77,21 @@ fn sight(context: &Value) -> Vec<String> {
 fn kept(server: &Server, session: &str) -> Vec<String> {
     let (mut all, mut after) = (Vec::new(), String::new());
     loop {
-        let page = server.ask(&format!("GET /api/v1/conversations/{session}/turns?limit=200{after}"), "").json();
+        let page = server
+            .ask(
+                &format!("GET /api/v1/conversations/{session}/turns?limit=200{after}"),
+                "",
+            )
+            .json();
         let items = page["items"].as_array().unwrap();
-        all.extend(items.iter().map(|item| item["key"].as_str().unwrap().to_owned()));
-        let Some(next) = page["next"].as_str() else { break };
+        all.extend(
+            items
+                .iter()
+                .map(|item| item["key"].as_str().unwrap().to_owned()),
+        );
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
         after = format!("&after={next}");
     }
     all.reverse();
@@ -88,13 +100,23 @@ fn kept(server: &Server, session: &str) -> Vec<String> {
 
 /// Checks that all turns are there once, and those of each caller in their order.
 fn check(seen: &[String]) {
-    assert_eq!(seen.iter().collect::<HashSet<_>>().len(), seen.len(), "a turn is there twice");
+    assert_eq!(
+        seen.iter().collect::<HashSet<_>>().len(),
+        seen.len(),
+        "a turn is there twice"
+    );
     assert_eq!(seen.len(), 2 * TURNS);
     for letter in ["a", "b"] {
         for caller in 0..CALLERS {
             let prefix = format!("mk_{letter}{caller}_");
-            let own: Vec<_> = seen.iter().filter(|mark| mark.starts_with(&prefix)).cloned().collect();
-            let expected: Vec<_> = (0..TURNS / CALLERS).map(|number| format!("{prefix}{number:04}")).collect();
+            let own: Vec<_> = seen
+                .iter()
+                .filter(|mark| mark.starts_with(&prefix))
+                .cloned()
+                .collect();
+            let expected: Vec<_> = (0..TURNS / CALLERS)
+                .map(|number| format!("{prefix}{number:04}"))
+                .collect();
             assert_eq!(own, expected);
         }
     }
@@ -118,13 +140,21 @@ fn two_servers_keep_each_turn_once_in_order() {
     println!("{refused} of {} adds were told to come again", 2 * TURNS);
     assert_eq!(ids.len(), 2 * TURNS, "no id was given twice");
     // What another server added is seen a moment later.
-    wait_for("both to see all", || servers.iter().all(|server| sight(&context(server, "s")).len() == 2 * TURNS));
+    wait_for("both to see all", || {
+        servers
+            .iter()
+            .all(|server| sight(&context(server, "s")).len() == 2 * TURNS)
+    });
     let [here, there] = servers.each_ref().map(|server| context(server, "s"));
     assert_eq!(here, there, "both see the same, in the same order");
     check(&sight(&here));
     let all = kept(&servers[0], "s");
     assert_eq!(all, kept(&servers[1], "s"));
-    let shown = here["recent_turns"].as_array().unwrap().iter().map(|turn| turn["id"].as_str().unwrap().to_owned());
+    let shown = here["recent_turns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|turn| turn["id"].as_str().unwrap().to_owned());
     assert_eq!(all, shown.collect::<Vec<_>>());
     assert_eq!(all.into_iter().collect::<HashSet<_>>(), ids);
 }
@@ -142,11 +172,18 @@ async fn concurrent_summaries_of_two_servers_lose_nothing() {
     let (_, refused) = add_all(&servers, "s");
     println!("{refused} of {} adds were told to come again", 2 * TURNS);
     let trace = |server: &Server| server.ask("GET /api/v1/conversations/s/trace", "").json();
-    wait_for("all to be folded", || trace(&servers[0])["covers_through"] == 2 * TURNS - 4);
-    wait_for("both to see it", || context(&servers[0], "s") == context(&servers[1], "s"));
+    wait_for("all to be folded", || {
+        trace(&servers[0])["covers_through"] == 2 * TURNS - 4
+    });
+    wait_for("both to see it", || {
+        context(&servers[0], "s") == context(&servers[1], "s")
+    });
     let seen = context(&servers[0], "s");
     check(&sight(&seen));
-    assert_eq!(marks(seen["summary"].as_str().unwrap()).len(), 2 * TURNS - 4);
+    assert_eq!(
+        marks(seen["summary"].as_str().unwrap()).len(),
+        2 * TURNS - 4
+    );
     for server in &servers {
         assert_eq!(trace(server)["health"], "healthy");
     }

@@ -1,10 +1,11 @@
-//! `README.md` and `docs/`: every command runs, every output shown is real, and the reference pages match the code.
+//! `README.md` and `docs/`: every command runs, every output shown is real, and the reference pages
+//! match the code.
 //!
-//! A block ` ```sh ` is run by a shell and must not fail. A block ` ```console ` has commands after `$ ` and shows
-//! their output, which is compared; a command may fail only if an `error: ` is shown. A block ` ```toml ` must be a
-//! manifest or a configuration. The word `no-run` in the info string exempts what needs a network, a container or
-//! somebody else's program; of those, helmdeck's own command lines must still be known. The word `fragment` exempts a
-//! part of a file.
+//! A block ` ```sh ` is run by a shell and must not fail. A block ` ```console ` has commands after
+//! `$ ` and shows their output, which is compared; a command may fail only if an `error: ` is
+//! shown. A block ` ```toml ` must be a manifest or a configuration. The word `no-run` in the info
+//! string exempts what needs a network, a container or somebody else's program; of those,
+//! helmdeck's own command lines must still be known. The word `fragment` exempts a part of a file.
 
 mod compare;
 mod generated;
@@ -26,8 +27,15 @@ use shell::Session;
 fn runs_as_written(name: &str) {
     let text = std::fs::read_to_string(root().join(name)).unwrap();
     let blocks = page::blocks(&text);
-    let steps: Vec<page::Step> = blocks.iter().filter(|block| block.is_run()).flat_map(Block::steps).collect();
-    assert!(!steps.is_empty(), "{name} has no command: take it off the list");
+    let steps: Vec<page::Step> = blocks
+        .iter()
+        .filter(|block| block.is_run())
+        .flat_map(Block::steps)
+        .collect();
+    assert!(
+        !steps.is_empty(),
+        "{name} has no command: take it off the list"
+    );
     compared(name, &Session::new(), &steps);
 }
 
@@ -37,7 +45,10 @@ fn compared(name: &str, session: &Session, steps: &[page::Step]) {
     let ended = session.run(steps);
     if let Some((number, what)) = &ended.failed {
         let output = ended.outputs.get(*number).map_or("", String::as_str);
-        panic!("{name}:{}: failed ({what}):\n{}\noutput:\n{output}", steps[*number].line, steps[*number].script);
+        panic!(
+            "{name}:{}: failed ({what}):\n{}\noutput:\n{output}",
+            steps[*number].line, steps[*number].script
+        );
     }
     for (step, output) in steps.iter().zip(&ended.outputs) {
         let shown = step.output.as_deref().unwrap_or("...");
@@ -48,7 +59,11 @@ fn compared(name: &str, session: &Session, steps: &[page::Step]) {
             step.script
         );
     }
-    assert_eq!(ended.outputs.len(), steps.len(), "{name}: not every command ran");
+    assert_eq!(
+        ended.outputs.len(),
+        steps.len(),
+        "{name}: not every command ran"
+    );
 }
 
 macro_rules! pages {
@@ -97,14 +112,23 @@ fn root() -> &'static Path {
 /// Returns the pages of the repository's root and of `docs/`, with their texts.
 fn all() -> Vec<(String, String)> {
     let names = |folder: &str| -> Vec<PathBuf> {
-        std::fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect()
+        std::fs::read_dir(root().join(folder))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect()
     };
     let mut pages: Vec<(String, String)> = [names("."), names("docs")]
         .concat()
         .into_iter()
         .filter(|path| path.extension().is_some_and(|kind| kind == "md"))
         .map(|path| {
-            let name = path.strip_prefix(root()).unwrap_or(&path).to_str().unwrap().trim_start_matches("./").to_owned();
+            let name = path
+                .strip_prefix(root())
+                .unwrap_or(&path)
+                .to_str()
+                .unwrap()
+                .trim_start_matches("./")
+                .to_owned();
             (name, std::fs::read_to_string(&path).unwrap())
         })
         .collect();
@@ -129,20 +153,38 @@ fn every_page_with_commands_is_run() {
 fn every_page_is_in_the_index_and_says_for_whom() {
     let index = include_str!("../../docs/README.md");
     for (name, text) in all() {
-        let Some(name) = name.strip_prefix("docs/").filter(|name| *name != "README.md") else { continue };
-        assert!(index.contains(&format!("]({name}")), "docs/README.md does not list {name}");
+        let Some(name) = name
+            .strip_prefix("docs/")
+            .filter(|name| *name != "README.md")
+        else {
+            continue;
+        };
+        assert!(
+            index.contains(&format!("]({name}")),
+            "docs/README.md does not list {name}"
+        );
         let third = text.lines().nth(2).unwrap_or_default();
-        assert!(third.starts_with("For "), "{name} does not begin with its readers (`For ...`): {third:?}");
+        assert!(
+            third.starts_with("For "),
+            "{name} does not begin with its readers (`For ...`): {third:?}"
+        );
     }
 }
 
 #[test]
 fn readme_is_short_and_begins_with_two_commands() {
     let text = include_str!("../../README.md");
-    assert!(text.lines().count() <= 120, "{} lines", text.lines().count());
+    assert!(
+        text.lines().count() <= 120,
+        "{} lines",
+        text.lines().count()
+    );
     let first = page::blocks(text).swap_remove(0);
     let commands: Vec<&str> = first.text.lines().collect();
-    assert!(commands.len() == 2 && commands[0].starts_with("cargo run ") && commands[1] == "tests/run", "{commands:?}");
+    assert!(
+        commands.len() == 2 && commands[0].starts_with("cargo run ") && commands[1] == "tests/run",
+        "{commands:?}"
+    );
 }
 
 #[test]
@@ -150,25 +192,48 @@ fn picture_shows_real_output() {
     let picture = include_str!("../../docs/terminal.svg");
     let mut shown = String::new();
     for row in picture.lines().filter(|line| line.starts_with("<text ")) {
-        let mut text =
-            row.split('<').skip(1).filter_map(|tag| tag.split_once('>')).map(|(_, text)| text).collect::<String>();
+        let mut text = row
+            .split('<')
+            .skip(1)
+            .filter_map(|tag| tag.split_once('>'))
+            .map(|(_, text)| text)
+            .collect::<String>();
         for (entity, letter) in [("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")] {
             text = text.replace(entity, letter);
         }
         shown.push_str(&format!("{text}\n"));
     }
-    let block = Block { line: 1, language: "console".to_owned(), exempt: false, text: shown };
+    let block = Block {
+        line: 1,
+        language: "console".to_owned(),
+        exempt: false,
+        text: shown,
+    };
     let mut steps = block.steps();
     let manifest = steps[0].output.clone().unwrap();
-    assert!(steps.len() > 2 && manifest.starts_with("name = "), "{steps:?}");
+    assert!(
+        steps.len() > 2 && manifest.starts_with("name = "),
+        "{steps:?}"
+    );
     let session = Session::new();
     let packs = session.home().join(".config/helmdeck/packs");
     std::fs::create_dir_all(&packs).unwrap();
     std::fs::write(packs.join("demo.lookup.toml"), manifest).unwrap();
     let script = "printf '#!/bin/sh\\nsleep 2\\ncat\\n' > lookup.sh; chmod +x lookup.sh; cd ..\n";
     let setup = format!("export HELMDECK_MEMORY_KEY={KEY}; cd ~/.config/helmdeck/packs; {script}");
-    steps.insert(0, page::Step { line: 0, script: setup, output: None });
-    compared("docs/terminal.svg (scripts/picture draws it)", &session, &steps);
+    steps.insert(
+        0,
+        page::Step {
+            line: 0,
+            script: setup,
+            output: None,
+        },
+    );
+    compared(
+        "docs/terminal.svg (scripts/picture draws it)",
+        &session,
+        &steps,
+    );
 }
 
 #[test]
@@ -176,16 +241,27 @@ fn links_between_pages_lead_somewhere() {
     for (name, text) in all() {
         let folder = root().join(&name);
         let folder = folder.parent().unwrap();
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        for link in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
             if link.contains("://") || link.contains(char::is_whitespace) {
                 continue;
             }
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
-            let target = if path.is_empty() { root().join(&name) } else { folder.join(path) };
+            let target = if path.is_empty() {
+                root().join(&name)
+            } else {
+                folder.join(path)
+            };
             assert!(target.exists(), "{name} links to {link}");
             if !anchor.is_empty() && target.extension().is_some_and(|kind| kind == "md") {
                 let text = std::fs::read_to_string(&target).unwrap();
-                let found = text.lines().filter(|line| line.starts_with('#')).any(|line| anchor_of(line) == anchor);
+                let found = text
+                    .lines()
+                    .filter(|line| line.starts_with('#'))
+                    .any(|line| anchor_of(line) == anchor);
                 assert!(found, "{name} links to {link}: no such heading");
             }
         }
@@ -195,7 +271,9 @@ fn links_between_pages_lead_somewhere() {
 /// Returns the anchor that GitHub gives to a heading.
 fn anchor_of(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
-    let kept = text.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    let kept = text
+        .chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
@@ -205,11 +283,22 @@ fn command_lines_that_cannot_run_are_known() {
     let mut seen = 0;
     for (name, text) in all() {
         let blocks = page::blocks(&text);
-        for block in blocks.iter().filter(|block| block.exempt && block.language == "sh") {
+        for block in blocks
+            .iter()
+            .filter(|block| block.exempt && block.language == "sh")
+        {
             for line in block.text.replace("\\\n", " ").lines() {
-                let ours = line.strip_prefix("helmdeck ").or_else(|| line.split(" -- helmdeck ").nth(1));
-                let Some(ours) = ours.filter(|ours| !ours.contains(['|', ';', '&', '<', '>'])) else { continue };
-                let words = Command::new("sh").args(["-c", &format!("printf '%s\\0' {ours}")]).output().unwrap();
+                let ours = line
+                    .strip_prefix("helmdeck ")
+                    .or_else(|| line.split(" -- helmdeck ").nth(1));
+                let Some(ours) = ours.filter(|ours| !ours.contains(['|', ';', '&', '<', '>']))
+                else {
+                    continue;
+                };
+                let words = Command::new("sh")
+                    .args(["-c", &format!("printf '%s\\0' {ours}")])
+                    .output()
+                    .unwrap();
                 let words = String::from_utf8(words.stdout).unwrap();
                 let mut words: Vec<&str> = words.split_terminator('\0').collect();
                 if let Some(end) = words.iter().position(|word| *word == "--") {
@@ -230,27 +319,46 @@ fn command_lines_that_cannot_run_are_known() {
 fn files_on_pages_are_accepted() {
     let home = Home::new();
     // Those pages have files of other programs, and their own tests.
-    for (name, text) in all()
-        .into_iter()
-        .filter(|(name, _)| !["docs/mcp.md", "docs/forge.md", "docs/trackers.md"].contains(&name.as_str()))
-    {
-        for block in page::blocks(&text).iter().filter(|block| block.language == "toml" && !block.exempt) {
+    for (name, text) in all().into_iter().filter(|(name, _)| {
+        !["docs/mcp.md", "docs/forge.md", "docs/trackers.md"].contains(&name.as_str())
+    }) {
+        for block in page::blocks(&text)
+            .iter()
+            .filter(|block| block.language == "toml" && !block.exempt)
+        {
             let folder = home.packs();
             let file = folder.join("shown.toml");
             std::fs::write(&file, &block.text).unwrap();
             // The programs that a manifest names are there.
-            for program in block.text.split("\"./").skip(1).filter_map(|rest| rest.split('"').next()) {
+            for program in block
+                .text
+                .split("\"./")
+                .skip(1)
+                .filter_map(|rest| rest.split('"').next())
+            {
                 std::fs::write(folder.join(program), "#!/bin/sh\ncat\n").unwrap();
-                std::fs::set_permissions(folder.join(program), std::fs::Permissions::from_mode(0o755)).unwrap();
+                std::fs::set_permissions(
+                    folder.join(program),
+                    std::fs::Permissions::from_mode(0o755),
+                )
+                .unwrap();
             }
             let file = file.to_str().unwrap();
-            let run = if block.text.lines().any(|line| line.starts_with("version = ")) {
+            let run = if block
+                .text
+                .lines()
+                .any(|line| line.starts_with("version = "))
+            {
                 home.run(KEY, &["pack", "check", file])
             } else {
                 home.run(KEY, &["--config", file, "config", "show"])
             };
             std::fs::remove_file(file).unwrap();
-            assert_eq!(run.code, 0, "{name}:{}: {}{}", block.line, run.stdout, run.stderr);
+            assert_eq!(
+                run.code, 0,
+                "{name}:{}: {}{}",
+                block.line, run.stdout, run.stderr
+            );
         }
     }
 }

@@ -35,7 +35,12 @@ pub(crate) fn blocks(page: &str) -> Vec<Block> {
                 let mut words = info.split_whitespace();
                 let language = words.next().unwrap_or_default().to_owned();
                 let exempt = words.any(|word| word == "no-run" || word == "fragment");
-                blocks.push(Block { line: at + 2, language, exempt, text: String::new() });
+                blocks.push(Block {
+                    line: at + 2,
+                    language,
+                    exempt,
+                    text: String::new(),
+                });
             }
         } else if open {
             let block = blocks.last_mut().unwrap();
@@ -56,15 +61,25 @@ impl Block {
     /// Returns what the shell runs, in order.
     pub(crate) fn steps(&self) -> Vec<Step> {
         if self.language == "sh" {
-            return vec![Step { line: self.line, script: self.text.clone(), output: None }];
+            return vec![Step {
+                line: self.line,
+                script: self.text.clone(),
+                output: None,
+            }];
         }
         let mut steps: Vec<Step> = Vec::new();
         for (at, line) in self.text.lines().enumerate() {
             if let Some(command) = line.strip_prefix("$ ") {
-                steps.push(Step { line: self.line + at, script: format!("{command}\n"), output: Some(String::new()) });
+                steps.push(Step {
+                    line: self.line + at,
+                    script: format!("{command}\n"),
+                    output: Some(String::new()),
+                });
                 continue;
             }
-            let step = steps.last_mut().unwrap_or_else(|| panic!("line {}: output before a command", self.line));
+            let step = steps
+                .last_mut()
+                .unwrap_or_else(|| panic!("line {}: output before a command", self.line));
             let output = step.output.get_or_insert_default();
             match line.strip_prefix("> ") {
                 Some(more) if output.is_empty() => step.script.push_str(&format!("{more}\n")),

@@ -1,9 +1,10 @@
 //! Shell session in which the commands of a page run.
 //!
-//! One bash for each page, in an empty home, with the real program on its PATH. It runs inside bubblewrap: the folder
-//! `/home/you` is the only one that it can write besides `/tmp`, there is no network but loopback (so two pages can
-//! serve on the same port), and its servers end with it. `/proc` is that of the host: a sandbox of the product, which
-//! is bubblewrap too, could not mount its own inside another one.
+//! One bash for each page, in an empty home, with the real program on its PATH. It runs inside
+//! bubblewrap: the folder `/home/you` is the only one that it can write besides `/tmp`, there is no
+//! network but loopback (so two pages can serve on the same port), and its servers end with it.
+//! `/proc` is that of the host: a sandbox of the product, which is bubblewrap too, could not mount
+//! its own inside another one.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -63,34 +64,71 @@ impl Session {
         let folder = self.folder.path().join("steps");
         let mut driver = PROLOGUE.to_owned();
         for (number, step) in steps.iter().enumerate() {
-            std::fs::write(folder.join(format!("{number}.sh")), with_waits(&step.script)).unwrap();
+            std::fs::write(
+                folder.join(format!("{number}.sh")),
+                with_waits(&step.script),
+            )
+            .unwrap();
             let fails = step.output.as_deref().is_some_and(shows_error);
             let source = format!(". $steps/{number}.sh >$steps/{number}.out 2>&1 </dev/null");
             let _ = if fails {
-                writeln!(driver, "step={number}; set +e; {source}; [ $? != 0 ] || exit 99")
+                writeln!(
+                    driver,
+                    "step={number}; set +e; {source}; [ $? != 0 ] || exit 99"
+                )
             } else {
                 writeln!(driver, "step={number}; set -e; {source}")
             };
         }
         std::fs::write(folder.join("session.sh"), driver).unwrap();
-        let status = self.command().arg("/tmp/steps/session.sh").status().unwrap();
-        let read = |name: String| std::fs::read(folder.join(name)).map(|it| String::from_utf8_lossy(&it).into_owned());
+        let status = self
+            .command()
+            .arg("/tmp/steps/session.sh")
+            .status()
+            .unwrap();
+        let read = |name: String| {
+            std::fs::read(folder.join(name)).map(|it| String::from_utf8_lossy(&it).into_owned())
+        };
         let failed = read("failed".to_owned()).ok().map(|text| {
             let (number, rest) = text.split_once(' ').unwrap();
             (number.parse().unwrap(), rest.trim().to_owned())
         });
-        assert!(status.success() || failed.is_some(), "the shell ended with {status}");
-        Ended { outputs: (0..steps.len()).map_while(|it| read(format!("{it}.out")).ok()).collect(), failed }
+        assert!(
+            status.success() || failed.is_some(),
+            "the shell ended with {status}"
+        );
+        Ended {
+            outputs: (0..steps.len())
+                .map_while(|it| read(format!("{it}.out")).ok())
+                .collect(),
+            failed,
+        }
     }
 
     /// Prepares bash in the sandbox.
     fn command(&self) -> Command {
         let at = |name: &str| self.folder.path().join(name);
         let mut bwrap = Command::new("bwrap");
-        bwrap.args(["--ro-bind", "/", "/", "--dev", "/dev", "--bind", "/proc", "/proc"]);
-        bwrap.args(["--tmpfs", "/tmp", "--tmpfs", "/home", "--bind"]).arg(at("home")).arg("/home/you");
+        bwrap.args([
+            "--ro-bind",
+            "/",
+            "/",
+            "--dev",
+            "/dev",
+            "--bind",
+            "/proc",
+            "/proc",
+        ]);
+        bwrap
+            .args(["--tmpfs", "/tmp", "--tmpfs", "/home", "--bind"])
+            .arg(at("home"))
+            .arg("/home/you");
         bwrap.arg("--bind").arg(at("steps")).arg("/tmp/steps");
-        bwrap.args(["--ro-bind", env!("CARGO_BIN_EXE_helmdeck"), "/tmp/bin/helmdeck"]);
+        bwrap.args([
+            "--ro-bind",
+            env!("CARGO_BIN_EXE_helmdeck"),
+            "/tmp/bin/helmdeck",
+        ]);
         bwrap.args(["--unshare-net", "--die-with-parent", "--new-session"]);
         bwrap.args(["--clearenv", "--chdir", "/home/you"]);
         for (name, value) in [
@@ -111,7 +149,9 @@ impl Session {
         {
             bwrap.args(["--setenv", name, value]);
         }
-        bwrap.args(["--", "bash", "--norc", "--noprofile"]).stdin(Stdio::null());
+        bwrap
+            .args(["--", "bash", "--norc", "--noprofile"])
+            .stdin(Stdio::null());
         bwrap
     }
 }
@@ -129,8 +169,15 @@ fn with_waits(script: &str) -> String {
         text.push('\n');
         let command = line.split(" # ").next().unwrap_or_default().trim_end();
         if command.ends_with(" &") {
-            let port = command.split("--listen").nth(1).and_then(|it| it.split(':').nth(1));
-            let port: String = port.unwrap_or("7700").chars().take_while(char::is_ascii_digit).collect();
+            let port = command
+                .split("--listen")
+                .nth(1)
+                .and_then(|it| it.split(':').nth(1));
+            let port: String = port
+                .unwrap_or("7700")
+                .chars()
+                .take_while(char::is_ascii_digit)
+                .collect();
             let _ = writeln!(text, "wait_for_server {port}");
         }
     }

@@ -10,7 +10,8 @@ use serde_json::Value;
 pub(crate) const SUMS: &str = "//! Sums.\n\n/// Adds.\npub fn add(a: i64, b: i64) -> i64 {\n    a + b\n}\n\n/// Doubles.\npub fn double(a: i64) -> i64 {\n    \
     add(a, a)\n}\n\n#[cfg(test)]\nmod adding {\n    #[test]\n    fn two_and_two() {\n        assert_eq!(super::add(2, 2), 4);\n    \
     }\n}\n\n#[cfg(test)]\nmod doubling {\n    #[test]\n    fn of_four() {\n        assert_eq!(super::double(4), 8);\n    }\n}\n";
-const MANIFEST: &str = "[package]\nname = \"sums\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[workspace]\n";
+const MANIFEST: &str =
+    "[package]\nname = \"sums\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[workspace]\n";
 
 /// A repository with the crate.
 pub(crate) struct Fixture {
@@ -36,7 +37,10 @@ impl Fixture {
         let fixture = Self::without_memory();
         fixture.forge(&["init", "--scissors", "--merge-driver"]);
         let verify = "runner = \"cargo test --offline {prefix}\"\ncommands = [\"cargo test --offline\", \"cargo check --offline\"]\n";
-        fixture.write(".forge/config.toml", &format!("[verify]\n{verify}{settings}"));
+        fixture.write(
+            ".forge/config.toml",
+            &format!("[verify]\n{verify}{settings}"),
+        );
         fixture.forge(&["trust", "--yes"]);
         fixture.git(&["add", "."]);
         fixture.git(&["commit", "--quiet", "-m", "[session] Begin"]);
@@ -48,16 +52,26 @@ impl Fixture {
         Self::light_in(tempfile::tempdir().unwrap(), settings)
     }
 
-    /// As [`Self::light`], in a folder in memory where the system has one: for tests that write very many files.
+    /// As [`Self::light`], in a folder in memory where the system has one: for tests that write
+    /// very many files.
     pub(crate) fn light_in_memory(settings: &str) -> Self {
-        Self::light_in(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap(), settings)
+        Self::light_in(
+            tempfile::tempdir_in("/dev/shm")
+                .or_else(|_| tempfile::tempdir())
+                .unwrap(),
+            settings,
+        )
     }
 
     fn light_in(folder: tempfile::TempDir, settings: &str) -> Self {
         let fixture = Self::without_memory_in(folder);
         fixture.forge(&["init", "--scissors", "--merge-driver"]);
-        let verify = "runner = \"sh: echo ran {prefix}\"\ncount_regex = \"ran\"\ncommands = [\"true\"]\n";
-        fixture.write(".forge/config.toml", &format!("[verify]\n{verify}{settings}"));
+        let verify =
+            "runner = \"sh: echo ran {prefix}\"\ncount_regex = \"ran\"\ncommands = [\"true\"]\n";
+        fixture.write(
+            ".forge/config.toml",
+            &format!("[verify]\n{verify}{settings}"),
+        );
         fixture.forge(&["trust", "--yes"]);
         fixture.git(&["add", "."]);
         fixture.git(&["commit", "--quiet", "-m", "[session] Begin"]);
@@ -78,8 +92,19 @@ impl Fixture {
         fixture.write("Cargo.toml", MANIFEST);
         fixture.write("src/lib.rs", SUMS);
         fixture.write(".gitignore", "/target/\n");
-        let locked = fixture.prepare("cargo", &fixture.root(), &["generate-lockfile", "--offline"]).output().unwrap();
-        assert!(locked.status.success(), "{}", String::from_utf8_lossy(&locked.stderr));
+        let locked = fixture
+            .prepare(
+                "cargo",
+                &fixture.root(),
+                &["generate-lockfile", "--offline"],
+            )
+            .output()
+            .unwrap();
+        assert!(
+            locked.status.success(),
+            "{}",
+            String::from_utf8_lossy(&locked.stderr)
+        );
         fixture.git(&["add", "."]);
         fixture.git(&["commit", "--quiet", "-m", "Begin"]);
         fixture
@@ -114,17 +139,29 @@ impl Fixture {
     /// Of this process's environment it has only the places of tools.
     pub(crate) fn prepare(&self, program: &str, folder: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
-        command.args(arguments).current_dir(folder).env_clear().stdin(Stdio::null());
+        command
+            .args(arguments)
+            .current_dir(folder)
+            .env_clear()
+            .stdin(Stdio::null());
         let home = std::env::var("HOME").unwrap();
         for (name, below) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
-            command.env(name, std::env::var(name).unwrap_or_else(|_| format!("{home}/{below}")));
+            command.env(
+                name,
+                std::env::var(name).unwrap_or_else(|_| format!("{home}/{below}")),
+            );
         }
         if let Ok(toolchain) = std::env::var("RUSTUP_TOOLCHAIN") {
             command.env("RUSTUP_TOOLCHAIN", toolchain);
         }
-        command.env("HOME", self.folder.path()).env("PATH", &self.path).env("GIT_CONFIG_NOSYSTEM", "1");
+        command
+            .env("HOME", self.folder.path())
+            .env("PATH", &self.path)
+            .env("GIT_CONFIG_NOSYSTEM", "1");
         for who in ["AUTHOR", "COMMITTER"] {
-            command.env(format!("GIT_{who}_NAME"), "Ann").env(format!("GIT_{who}_EMAIL"), "ann@example.com");
+            command
+                .env(format!("GIT_{who}_NAME"), "Ann")
+                .env(format!("GIT_{who}_EMAIL"), "ann@example.com");
         }
         command
     }
@@ -137,13 +174,24 @@ impl Fixture {
     /// Runs git in a folder.
     pub(crate) fn git_in(&self, folder: &Path, arguments: &[&str]) -> String {
         let output = self.prepare("git", folder, arguments).output().unwrap();
-        assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+        assert!(
+            output.status.success(),
+            "git {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .trim_end()
+            .to_owned()
     }
 
     /// Prepares `helmdeck forge` in a folder.
     pub(crate) fn command(&self, folder: &Path, arguments: &[&str]) -> Command {
-        self.prepare(env!("CARGO_BIN_EXE_helmdeck"), folder, &[&["forge"], arguments].concat())
+        self.prepare(
+            env!("CARGO_BIN_EXE_helmdeck"),
+            folder,
+            &[&["forge"], arguments].concat(),
+        )
     }
 
     /// Runs `helmdeck forge` to its end.
@@ -173,11 +221,16 @@ impl Fixture {
         self.ends_with(folder, 0, arguments)
     }
 
-    /// Runs `helmdeck forge --json`, wants an exit code, and returns its data, or its error if it has none.
+    /// Runs `helmdeck forge --json`, wants an exit code, and returns its data, or its error if it
+    /// has none.
     #[track_caller]
     pub(crate) fn ends_with(&self, folder: &Path, code: i32, arguments: &[&str]) -> Value {
         let ended = self.run_in(folder, &[arguments, &["--json"]].concat());
-        assert_eq!(ended.code, code, "{arguments:?}: {}{}", ended.stdout, ended.stderr);
+        assert_eq!(
+            ended.code, code,
+            "{arguments:?}: {}{}",
+            ended.stdout, ended.stderr
+        );
         let answer: Value = serde_json::from_str(&ended.stdout).unwrap();
         let ok = answer["ok"] == true;
         answer[if ok { "data" } else { "error" }].clone()
@@ -186,10 +239,19 @@ impl Fixture {
     /// Returns the bytes of a path in a commit.
     pub(crate) fn in_commit(&self, commit: &str, path: &str) -> Option<Vec<u8>> {
         let arguments = ["cat-file", "blob", &format!("{commit}:{path}")];
-        let mut child =
-            self.prepare("git", &self.root(), &arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = self
+            .prepare("git", &self.root(), &arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut bytes = Vec::new();
-        child.stdout.take().unwrap().read_to_end(&mut bytes).unwrap();
+        child
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_end(&mut bytes)
+            .unwrap();
         child.wait().unwrap().success().then_some(bytes)
     }
 }

@@ -1,5 +1,5 @@
-//! The packs `forge.*` as agents reach them: the official clients in front of the real program, on a
-//! real project in a real repository.
+//! The packs `forge.*` as agents reach them: the official clients in front of the real program, on
+//! a real project in a real repository.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -15,7 +15,10 @@ use crate::support::program::{Home, Run, SERVE, Server};
 
 fn git(folder: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new("git");
-    command.args(arguments).current_dir(folder).env("GIT_CONFIG_GLOBAL", "/dev/null");
+    command
+        .args(arguments)
+        .current_dir(folder)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null");
     let run = Run::of(command.output().unwrap());
     assert_eq!(run.code, 0, "git {arguments:?}: {}", run.stderr);
     run.stdout.trim().to_owned()
@@ -25,10 +28,19 @@ fn git(folder: &Path, arguments: &[&str]) -> String {
 fn project() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     git(folder.path(), &["init", "--quiet", "--initial-branch=main"]);
-    for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com"), ("commit.gpgSign", "false")] {
+    for (name, value) in [
+        ("user.name", "Ann"),
+        ("user.email", "ann@example.com"),
+        ("commit.gpgSign", "false"),
+    ] {
         git(folder.path(), &["config", name, value]);
     }
-    helmdeck_forge::init::init(folder.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
+    helmdeck_forge::init::init(
+        folder.path(),
+        ProjectEnvironment::default(),
+        &Init::default(),
+    )
+    .unwrap();
     git(folder.path(), &["add", "-A"]);
     git(folder.path(), &["commit", "--quiet", "-m", "Begin"]);
     folder
@@ -46,10 +58,23 @@ fn agent_works_a_session_over_stdio() {
     let mut environment = json!(home.environment(KEY));
     environment["HELMDECK_FORGE__ROOT"] = json!(project.path());
     let target = json!({"command": [env!("CARGO_BIN_EXE_helmdeck"), "mcp"], "env": environment});
-    let answer = Programs::installed().python(&json!({"target": target, "steps": [{"do": "tools"}]}));
+    let answer =
+        Programs::installed().python(&json!({"target": target, "steps": [{"do": "tools"}]}));
     let tools = answer["steps"][0]["result"]["tools"].to_string();
-    assert!(tools.contains("forge__prime") && !tools.contains("forge__verify"), "{tools}");
-    let trusted = home.run(KEY, &["forge", "--project", project.path().to_str().unwrap(), "trust", "--yes"]);
+    assert!(
+        tools.contains("forge__prime") && !tools.contains("forge__verify"),
+        "{tools}"
+    );
+    let trusted = home.run(
+        KEY,
+        &[
+            "forge",
+            "--project",
+            project.path().to_str().unwrap(),
+            "trust",
+            "--yes",
+        ],
+    );
     assert_eq!(trusted.code, 0, "{}", trusted.stderr);
     let target = json!({"command": [env!("CARGO_BIN_EXE_helmdeck"), "mcp"], "env": environment});
     let steps = json!([
@@ -64,31 +89,79 @@ fn agent_works_a_session_over_stdio() {
         call("remember", json!({"kind": "invariant", "text": "t", "check": "true"})),
     ]);
     let answer = Programs::installed().python(&json!({"target": target, "steps": steps}));
-    let results: Vec<&Value> = answer["steps"].as_array().unwrap().iter().map(|step| &step["result"]).collect();
+    let results: Vec<&Value> = answer["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| &step["result"])
+        .collect();
     let tools = results[0]["tools"].as_array().unwrap();
     let hint = |name: &str| {
-        let tool = tools.iter().find(|tool| tool["name"] == name).unwrap_or_else(|| panic!("no {name}"));
+        let tool = tools
+            .iter()
+            .find(|tool| tool["name"] == name)
+            .unwrap_or_else(|| panic!("no {name}"));
         tool["annotations"]["readOnlyHint"].clone()
     };
-    assert_eq!((hint("forge__prime"), hint("forge__commit")), (json!(true), json!(false)));
-    let names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
-    let forge: Vec<&str> = names.into_iter().filter(|name| name.starts_with("forge__")).collect();
-    let listed = ["commit", "done", "prime", "remember", "start", "verify"].map(|verb| format!("forge__{verb}"));
+    assert_eq!(
+        (hint("forge__prime"), hint("forge__commit")),
+        (json!(true), json!(false))
+    );
+    let names: Vec<&str> = tools
+        .iter()
+        .filter_map(|tool| tool["name"].as_str())
+        .collect();
+    let forge: Vec<&str> = names
+        .into_iter()
+        .filter(|name| name.starts_with("forge__"))
+        .collect();
+    let listed = ["commit", "done", "prime", "remember", "start", "verify"]
+        .map(|verb| format!("forge__{verb}"));
     assert_eq!(forge, listed, "the others can be called, too");
     let output = |step: usize| {
-        assert_ne!(results[step]["isError"], json!(true), "step {step}: {}", results[step]);
+        assert_ne!(
+            results[step]["isError"],
+            json!(true),
+            "step {step}: {}",
+            results[step]
+        );
         &results[step]["structuredContent"]
     };
     let session = output(1)["session"].as_str().unwrap();
-    assert!(output(2)["text"].as_str().unwrap().contains(session), "{}", output(2));
+    assert!(
+        output(2)["text"].as_str().unwrap().contains(session),
+        "{}",
+        output(2)
+    );
     assert_eq!(output(3)["new"], json!(true));
     let feature = &output(4)["feature"];
-    assert_eq!((&output(5)["features"][0]["feature"]["id"], &output(5)["total"]), (&feature["id"], &json!(1)));
-    assert_eq!(output(6)["oid"], json!(git(project.path(), &["rev-parse", "HEAD"])));
-    let trailers = git(project.path(), &["log", "-1", "--format=%(trailers:key=Forge-Session,valueonly)"]);
+    assert_eq!(
+        (
+            &output(5)["features"][0]["feature"]["id"],
+            &output(5)["total"]
+        ),
+        (&feature["id"], &json!(1))
+    );
+    assert_eq!(
+        output(6)["oid"],
+        json!(git(project.path(), &["rev-parse", "HEAD"]))
+    );
+    let trailers = git(
+        project.path(),
+        &[
+            "log",
+            "-1",
+            "--format=%(trailers:key=Forge-Session,valueonly)",
+        ],
+    );
     assert_eq!(trailers, session);
     assert_eq!(output(7)["long_term"]["colour"], "green", "{}", output(7));
-    assert_eq!(results[8]["isError"], json!(true), "a command is no input: {}", results[8]);
+    assert_eq!(
+        results[8]["isError"],
+        json!(true),
+        "a command is no input: {}",
+        results[8]
+    );
 }
 
 #[test]
@@ -102,7 +175,13 @@ fn shell_uses_the_project_of_working_folder() {
     let primed = run(&project.path().join("below"), "forge.prime");
     assert_eq!(primed.code, 0, "{}", primed.stderr);
     let primed: Value = serde_json::from_str(&primed.stdout).unwrap();
-    assert!(primed["output"]["text"].as_str().unwrap().contains("\nbranch: \"main\"\n"), "{primed}");
+    assert!(
+        primed["output"]["text"]
+            .as_str()
+            .unwrap()
+            .contains("\nbranch: \"main\"\n"),
+        "{primed}"
+    );
     let nowhere = tempfile::tempdir().unwrap();
     let none = run(nowhere.path(), "forge.prime");
     assert_eq!(none.code, 3, "{} {}", none.stdout, none.stderr);
@@ -115,7 +194,12 @@ fn server_uses_its_project_and_runs_nothing() {
     std::fs::create_dir(project.path().join("below")).unwrap();
     let server = Server::start(&home, KEY);
     let answer = server.ask("POST /api/v1/packs/forge.prime", "{}");
-    assert_eq!((answer.code, answer.status()), (404, "not_found".to_owned()), "{}", answer.body);
+    assert_eq!(
+        (answer.code, answer.status()),
+        (404, "not_found".to_owned()),
+        "{}",
+        answer.body
+    );
     assert!(answer.body.contains("[forge] root"), "{}", answer.body);
     drop(server);
     let mut command = home.command(KEY, SERVE);
@@ -127,9 +211,20 @@ fn server_uses_its_project_and_runs_nothing() {
     let server = Server::start(&home, KEY);
     let answer = server.ask("POST /api/v1/packs/forge.prime", "{}");
     assert_eq!(answer.code, 200, "{}", answer.body);
-    assert_eq!(server.ask("POST /api/v1/packs/forge.commit", "{}").code, 404);
-    let named = server.ask("POST /api/v1/packs/forge.features_add", r#"{"name":"n","tests":["t"]}"#);
-    assert_eq!((named.code, named.status()), (403, "forbidden".to_owned()), "{}", named.body);
+    assert_eq!(
+        server.ask("POST /api/v1/packs/forge.commit", "{}").code,
+        404
+    );
+    let named = server.ask(
+        "POST /api/v1/packs/forge.features_add",
+        r#"{"name":"n","tests":["t"]}"#,
+    );
+    assert_eq!(
+        (named.code, named.status()),
+        (403, "forbidden".to_owned()),
+        "{}",
+        named.body
+    );
 }
 
 #[test]
@@ -145,7 +240,12 @@ fn prompts_are_offered_with_a_project() {
     ];
     let answers = |folder: &Path| {
         let mut command = home.command(KEY, &["mcp"]);
-        let mut program = command.current_dir(folder).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut program = command
+            .current_dir(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut stdin = program.stdin.take().unwrap();
         let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
         let mut answers: Vec<Value> = Vec::new();
@@ -160,13 +260,26 @@ fn prompts_are_offered_with_a_project() {
         answers
     };
     let with = answers(project.path());
-    assert!(with[0]["result"]["capabilities"]["prompts"].is_object(), "{}", with[0]);
+    assert!(
+        with[0]["result"]["capabilities"]["prompts"].is_object(),
+        "{}",
+        with[0]
+    );
     // The end of a session runs commands of the project, which nobody has agreed to yet.
-    assert_eq!(with[1]["result"]["prompts"][0]["name"], "prime", "{}", with[1]);
-    let text = with[2]["result"]["messages"][0]["content"]["text"].as_str().unwrap();
+    assert_eq!(
+        with[1]["result"]["prompts"][0]["name"], "prime",
+        "{}",
+        with[1]
+    );
+    let text = with[2]["result"]["messages"][0]["content"]["text"]
+        .as_str()
+        .unwrap();
     assert!(text.contains("branch: \"main\""), "{text}");
     assert_eq!(with[3]["error"]["code"], -32602, "{}", with[3]);
     let nowhere = tempfile::tempdir().unwrap();
     let without = answers(nowhere.path());
-    assert!(without[0]["result"]["capabilities"]["prompts"].is_null() && without[1]["error"]["code"] == -32601);
+    assert!(
+        without[0]["result"]["capabilities"]["prompts"].is_null()
+            && without[1]["error"]["code"] == -32601
+    );
 }

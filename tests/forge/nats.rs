@@ -11,5 +11,9 @@ pub(super) fn guard(url: &str) -> Egress {
 
 /// Opens a connection for subjects with a prefix.
 pub(super) fn open(url: &str, prefix: &str) -> Nats {
-    Nats::open(NatsOptions::new(url, subjects::all_with(prefix)), &guard(url)).unwrap()
+    Nats::open(
+        NatsOptions::new(url, subjects::all_with(prefix)),
+        &guard(url),
+    )
+    .unwrap()
 }

@@ -22,16 +22,25 @@ fn link(url: &str) -> Arc<Nats> {
 
 fn project(root: &Path, nats: Arc<Nats>) -> Project {
     std::fs::create_dir_all(root.join(".forge")).unwrap();
-    Project::open(root, ProjectEnvironment::default()).unwrap().unwrap().sending(nats)
+    Project::open(root, ProjectEnvironment::default())
+        .unwrap()
+        .unwrap()
+        .sending(nats)
 }
 
 fn say(project: &Project) {
-    helmdeck_forge::events::emit(project, Subject::Feature, serde_json::json!({"id": "f-1", "status": "passing"}));
+    helmdeck_forge::events::emit(
+        project,
+        Subject::Feature,
+        serde_json::json!({"id": "f-1", "status": "passing"}),
+    );
 }
 
 /// Sends until nothing waits, and returns what the stream holds.
 fn settle(project: &Project, nats: &Nats) -> Replayed {
-    wait_for("the outbox to be empty", || Events::new(project).drain(CAP).unwrap().waiting == 0);
+    wait_for("the outbox to be empty", || {
+        Events::new(project).drain(CAP).unwrap().waiting == 0
+    });
     Replay::default().stored(&nats.replay(1, 10_000, STUCK).unwrap())
 }
 
@@ -55,7 +64,11 @@ fn events_arrive_in_order_despite_nats_outages() {
     let stored = settle(&project, &nats);
     let seqs: Vec<_> = stored.events.iter().map(|event| event.seq).collect();
     assert_eq!(seqs, (1..=60).collect::<Vec<_>>());
-    assert_eq!(stored, Events::new(&project).replay(&Replay::default()).unwrap(), "word for word what the journal has");
+    assert_eq!(
+        stored,
+        Events::new(&project).replay(&Replay::default()).unwrap(),
+        "word for word what the journal has"
+    );
 }
 
 #[test]
@@ -78,7 +91,11 @@ fn killed_command_loses_no_written_event() {
     let project = project(folder.path(), nats.clone());
     for round in 1..=4 {
         let mut worker = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "forge::nats_events::says_without_end", "--ignored"])
+            .args([
+                "--exact",
+                "forge::nats_events::says_without_end",
+                "--ignored",
+            ])
             .env(ROOT, folder.path())
             .env(URL, server.url())
             .stdin(Stdio::null())
@@ -88,7 +105,10 @@ fn killed_command_loses_no_written_event() {
             .unwrap();
         wait_for("seven more events", || {
             assert!(worker.try_wait().unwrap().is_none(), "it has ended");
-            let events = Events::new(&project).replay(&Replay::default()).unwrap().events;
+            let events = Events::new(&project)
+                .replay(&Replay::default())
+                .unwrap()
+                .events;
             events.last().is_some_and(|last| last.seq >= 7 * round)
         });
         worker.kill().unwrap();
@@ -104,9 +124,14 @@ fn killed_command_loses_no_written_event() {
 
 #[test]
 #[ignore = "what killed_command_loses_no_written_event runs"]
-#[allow(clippy::disallowed_methods, reason = "a test that is run by another is told so what to do")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a test that is run by another is told so what to do"
+)]
 fn says_without_end() {
-    let (Ok(root), Ok(url)) = (std::env::var(ROOT), std::env::var(URL)) else { return };
+    let (Ok(root), Ok(url)) = (std::env::var(ROOT), std::env::var(URL)) else {
+        return;
+    };
     let project = project(Path::new(&root), link(&url));
     loop {
         say(&project);

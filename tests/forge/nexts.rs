@@ -7,8 +7,14 @@ use super::fixture::Fixture;
 
 /// Runs a command line as a person would paste it, and returns its exit code and its stderr.
 fn paste(fixture: &Fixture, line: &str) -> (i32, String) {
-    let output = fixture.prepare("sh", &fixture.root(), &["-c", line]).output().unwrap();
-    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
+    let output = fixture
+        .prepare("sh", &fixture.root(), &["-c", line])
+        .output()
+        .unwrap();
+    (
+        output.status.code().unwrap_or(-1),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
 }
 
 /// Returns the reasons that health names: code and next command.
@@ -17,7 +23,11 @@ fn reasons(fixture: &Fixture) -> Vec<(String, String)> {
     let components = ["long_term", "short_term", "features", "git", "linear"];
     let of = |name: &str| health[name]["reasons"].as_array().unwrap().clone();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    components.iter().flat_map(|name| of(name)).map(|one| (text(&one["code"]), text(&one["next"]))).collect()
+    components
+        .iter()
+        .flat_map(|name| of(name))
+        .map(|one| (text(&one["code"]), text(&one["next"])))
+        .collect()
 }
 
 #[test]
@@ -25,7 +35,12 @@ fn every_next_command_is_one_the_program_takes() {
     let fixture = Fixture::light("");
     for code in Code::ALL {
         let (exit, stderr) = paste(&fixture, code.next());
-        assert!(exit != 2 && exit != 127, "{}: {}: {exit} {stderr}", code.as_str(), code.next());
+        assert!(
+            exit != 2 && exit != 127,
+            "{}: {}: {exit} {stderr}",
+            code.as_str(),
+            code.next()
+        );
     }
 }
 
@@ -46,9 +61,12 @@ fn next_commands_run_and_help() {
     let (exit, _) = paste(&fixture, "helmdeck forge verify FORGE-001");
     assert_eq!(exit, 1);
     std::fs::remove_file(fixture.root().join("broken")).unwrap();
-    let folder = std::fs::read_dir(fixture.root().join(".forge/memory/long-term/features")).unwrap();
+    let folder =
+        std::fs::read_dir(fixture.root().join(".forge/memory/long-term/features")).unwrap();
     let mut files = folder.map(|file| file.unwrap().path());
-    let path = files.find(|path| path.to_string_lossy().contains("FORGE-003-looks-")).unwrap();
+    let path = files
+        .find(|path| path.to_string_lossy().contains("FORGE-003-looks-"))
+        .unwrap();
     let feature = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, feature.replace("\"not_implemented\"", "\"passing\"")).unwrap();
     fixture.git(&["switch", "--quiet", "-c", "work"]);
@@ -60,7 +78,10 @@ fn next_commands_run_and_help() {
     let found = reasons(&fixture);
     let next = |code: &str| {
         let found = found.iter().find(|(found, _)| found == code);
-        found.unwrap_or_else(|| panic!("no {code} in {found:?}")).1.clone()
+        found
+            .unwrap_or_else(|| panic!("no {code} in {found:?}"))
+            .1
+            .clone()
     };
     assert_eq!(next("regression"), "helmdeck forge verify FORGE-001");
     assert_eq!(next("unverified_pass"), "helmdeck forge verify FORGE-003");
@@ -69,7 +90,12 @@ fn next_commands_run_and_help() {
         assert!(exit != 2 && exit != 127, "{code}: {next}: {exit} {stderr}");
     }
     assert_eq!(next("orphan_commits"), "helmdeck forge issue list --all");
-    assert!(reasons(&fixture).iter().all(|(code, _)| code != "regression"), "the next command settled it");
+    assert!(
+        reasons(&fixture)
+            .iter()
+            .all(|(code, _)| code != "regression"),
+        "the next command settled it"
+    );
 }
 
 #[test]
@@ -85,11 +111,31 @@ fn verify_takes_focus_feature_or_several() {
     assert_eq!(fixture.forge(&["verify"])["features"][0]["id"], "FORGE-002");
     let all = fixture.forge(&["verify", "--all"]);
     assert_eq!(all["features"].as_array().unwrap().len(), 2, "{all}");
-    assert_eq!(fixture.forge(&["verify", "--stale"])["features"].as_array().unwrap().len(), 0);
-    fixture.forge(&["knowledge", "add", "--invariant", "It holds", "--check", "sh:test ! -e broken"]);
+    assert_eq!(
+        fixture.forge(&["verify", "--stale"])["features"]
+            .as_array()
+            .unwrap()
+            .len(),
+        0
+    );
+    fixture.forge(&[
+        "knowledge",
+        "add",
+        "--invariant",
+        "It holds",
+        "--check",
+        "sh:test ! -e broken",
+    ]);
     fixture.forge(&["trust", "--yes"]);
-    assert_eq!(fixture.forge(&["verify", "--all"])["invariants"]["passed"], 1);
+    assert_eq!(
+        fixture.forge(&["verify", "--all"])["invariants"]["passed"],
+        1
+    );
     fixture.write("broken", "");
     let broken = fixture.ends_with(&fixture.root(), 1, &["verify", "--all"]);
-    assert_eq!((&broken["passed"], &broken["invariants"]["holds"]), (&false.into(), &false.into()), "{broken}");
+    assert_eq!(
+        (&broken["passed"], &broken["invariants"]["holds"]),
+        (&false.into(), &false.into()),
+        "{broken}"
+    );
 }

@@ -7,13 +7,29 @@ use super::fixture::Fixture;
 
 /// Ends the pause at a terminal on which this is typed, and returns what it showed.
 fn typed(fixture: &Fixture, answer: &str) -> String {
-    let line = format!("{} forge recover ack --reason 'It was a bisect'", env!("CARGO_BIN_EXE_helmdeck"));
+    let line = format!(
+        "{} forge recover ack --reason 'It was a bisect'",
+        env!("CARGO_BIN_EXE_helmdeck")
+    );
     let mut command = fixture.prepare("script", &fixture.root(), &["-qec", &line, "/dev/null"]);
     command.env("SHELL", "/bin/sh").env("TERM", "dumb");
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(answer.as_bytes())
+        .unwrap();
     let output = child.wait_with_output().unwrap();
-    format!("{} code {}", String::from_utf8_lossy(&output.stdout), output.status.code().unwrap())
+    format!(
+        "{} code {}",
+        String::from_utf8_lossy(&output.stdout),
+        output.status.code().unwrap()
+    )
 }
 
 #[test]
@@ -28,9 +44,19 @@ fn ending_a_pause_asks_and_respects_no() {
     fixture.ends_with(&root, 4, &["session", "start"]);
     fixture.forge(&["skill", "match", "implement a function"]);
     let refused = typed(&fixture, "no\n");
-    assert!(refused.contains("bisect") && refused.contains("the pause goes on"), "{refused}");
-    assert_eq!(fixture.ends_with(&root, 4, &["session", "start"])["code"], "E_PAUSED");
-    fixture.ends_with(&root, 9, &["recover", "ack", "--reason", "nobody sits there"]);
+    assert!(
+        refused.contains("bisect") && refused.contains("the pause goes on"),
+        "{refused}"
+    );
+    assert_eq!(
+        fixture.ends_with(&root, 4, &["session", "start"])["code"],
+        "E_PAUSED"
+    );
+    fixture.ends_with(
+        &root,
+        9,
+        &["recover", "ack", "--reason", "nobody sits there"],
+    );
     let ended = typed(&fixture, "yes\n");
     assert!(ended.ends_with("code 0"), "{ended}");
     fixture.forge(&["session", "start"]);

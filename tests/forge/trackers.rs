@@ -31,7 +31,10 @@ impl Team {
             "[linear]\nmode = \"live\"\nteam = \"SX9\"\n{settings}[linear.states]\n\"Open\" = \"Todo\"\n\
              \"In Progress\" = \"In Progress\"\n[tracker]\nuse = \"mock\"\n"
         ));
-        fixture.configure(&format!("[forge.trackers]\nmock = {{ endpoint = \"{}\" }}\n", mock.url()));
+        fixture.configure(&format!(
+            "[forge.trackers]\nmock = {{ endpoint = \"{}\" }}\n",
+            mock.url()
+        ));
         Self { fixture, mock }
     }
 
@@ -53,7 +56,11 @@ impl Team {
     #[track_caller]
     fn forge(&self, arguments: &[&str]) -> Value {
         let ended = self.run(&[arguments, &["--json"]].concat());
-        assert_eq!(ended.code, 0, "{arguments:?}: {} {}", ended.stdout, ended.stderr);
+        assert_eq!(
+            ended.code, 0,
+            "{arguments:?}: {} {}",
+            ended.stdout, ended.stderr
+        );
         serde_json::from_str::<Value>(&ended.stdout).unwrap()["data"].clone()
     }
 }
@@ -62,25 +69,54 @@ impl Team {
 fn a_page_of_trackers_is_as_written() {
     let team = Team::new();
     team.mock.with(|store| store.add("From a person"));
-    let blocks = PAGE.split("\n```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("sh\n"));
+    let blocks = PAGE
+        .split("\n```")
+        .skip(1)
+        .step_by(2)
+        .filter_map(|block| block.strip_prefix("sh\n"));
     let mut ran = 0;
     for line in blocks.flat_map(str::lines) {
-        let mut shell = team.fixture.prepare("sh", &team.fixture.root(), &["-e", "-c", line]);
-        let run = shell.env("LINEAR_API_KEY", team.mock.key()).output().unwrap();
-        assert!(run.status.success(), "{line}: {}", String::from_utf8_lossy(&run.stderr));
+        let mut shell = team
+            .fixture
+            .prepare("sh", &team.fixture.root(), &["-e", "-c", line]);
+        let run = shell
+            .env("LINEAR_API_KEY", team.mock.key())
+            .output()
+            .unwrap();
+        assert!(
+            run.status.success(),
+            "{line}: {}",
+            String::from_utf8_lossy(&run.stderr)
+        );
         ran += 1;
     }
     assert!(ran >= 7, "{ran}");
     assert_eq!(team.mock.issue("SX9-2").title, "Reject empty names");
-    assert!(team.mock.issue("SX9-2").description.contains("- [ ] An empty name is an error"));
-    for block in PAGE.split("\n```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("toml\n")) {
+    assert!(
+        team.mock
+            .issue("SX9-2")
+            .description
+            .contains("- [ ] An empty name is an error")
+    );
+    for block in PAGE
+        .split("\n```")
+        .skip(1)
+        .step_by(2)
+        .filter_map(|block| block.strip_prefix("toml\n"))
+    {
         // That of the user, which has tests of its own.
         if block.starts_with("[forge.") {
             continue;
         }
         let config = helmdeck_forge::config::Config::parse(block).unwrap();
-        assert!(config.linear.mode == helmdeck_forge::config::LinearMode::Live, "{block}");
-        assert!(helmdeck_forge::config::Config::unknown(block).is_empty(), "{block}");
+        assert!(
+            config.linear.mode == helmdeck_forge::config::LinearMode::Live,
+            "{block}"
+        );
+        assert!(
+            helmdeck_forge::config::Config::unknown(block).is_empty(),
+            "{block}"
+        );
     }
     assert_eq!(team.mock.violations(), Vec::<String>::new());
 }
@@ -100,16 +136,22 @@ fn conflicts_turn_health_red_until_they_are_settled() {
     team.mock.with(|store| store.add("First"));
     team.forge(&["tracker", "sync", "--pull"]);
     team.forge(&["issue", "set", "SX9-1", "--title", "Ours"]);
-    team.mock.with(|store| store.edit("SX9-1", |issue| issue.title = "Theirs".into()));
+    team.mock
+        .with(|store| store.edit("SX9-1", |issue| issue.title = "Theirs".into()));
     let ended = team.run(&["tracker", "sync"]);
     assert_eq!(ended.code, 1, "{}", ended.stdout);
     let health = team.forge(&["health"]);
     assert_eq!(health["linear"]["colour"], "red", "{health}");
-    let next = health["linear"]["reasons"][0]["next"].as_str().unwrap().to_owned();
+    let next = health["linear"]["reasons"][0]["next"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let words: Vec<&str> = next.split_whitespace().skip(2).collect();
     let shown = team.run(&words);
     assert!(
-        shown.stdout.contains("conflict: SX9-1 title: \"Ours\" here, \"Theirs\" in the tracker"),
+        shown
+            .stdout
+            .contains("conflict: SX9-1 title: \"Ours\" here, \"Theirs\" in the tracker"),
         "{}",
         shown.stdout
     );
@@ -128,8 +170,14 @@ fn failed_changes_turn_health_red_until_they_are_delivered() {
     assert_eq!(team.run(&["tracker", "sync", "--push"]).code, 1);
     assert_eq!(team.forge(&["health"])["linear"]["colour"], "red");
     let status = team.run(&["status"]).stdout;
-    assert!(status.contains("tracker: 1 change not delivered; see `helmdeck forge tracker status`"), "{status}");
-    assert_eq!(team.forge(&["tracker", "status"])["waiting"][0]["issue"], "SX9-1");
+    assert!(
+        status.contains("tracker: 1 change not delivered; see `helmdeck forge tracker status`"),
+        "{status}"
+    );
+    assert_eq!(
+        team.forge(&["tracker", "status"])["waiting"][0]["issue"],
+        "SX9-1"
+    );
     assert_eq!(team.run(&["tracker", "resolve", "SX9-1", "--ours"]).code, 2);
     team.forge(&["tracker", "resolve", "SX9-1", "--theirs"]);
     assert_ne!(team.forge(&["health"])["linear"]["colour"], "red");
@@ -147,17 +195,33 @@ fn nothing_is_sent_offline_untrusted_or_without_a_key() {
     let team = Team::new();
     let without = team.fixture.run(&["tracker", "sync", "--pull"]);
     assert_eq!(without.code, 9, "{}", without.stderr);
-    assert!(without.stderr.contains("LINEAR_API_KEY"), "{}", without.stderr);
+    assert!(
+        without.stderr.contains("LINEAR_API_KEY"),
+        "{}",
+        without.stderr
+    );
     team.forge(&["trust", "--revoke"]);
     let untrusted = team.run(&["tracker", "sync", "--pull"]);
-    assert!(untrusted.code == 9 && untrusted.stderr.contains("helmdeck forge trust"), "{}", untrusted.stderr);
+    assert!(
+        untrusted.code == 9 && untrusted.stderr.contains("helmdeck forge trust"),
+        "{}",
+        untrusted.stderr
+    );
     let shown = team.run(&["trust", "--show"]);
-    for setting in ["linear.mode = \"live\"", "linear.team = \"SX9\"", "tracker.use = \"mock\""] {
+    for setting in [
+        "linear.mode = \"live\"",
+        "linear.team = \"SX9\"",
+        "tracker.use = \"mock\"",
+    ] {
         assert!(shown.stdout.contains(setting), "{}", shown.stdout);
     }
     team.fixture.write(".forge/config.toml", "");
     let offline = team.run(&["tracker", "sync", "--push"]);
-    assert!(offline.code == 9 && offline.stderr.contains("mode = \"live\""), "{}", offline.stderr);
+    assert!(
+        offline.code == 9 && offline.stderr.contains("mode = \"live\""),
+        "{}",
+        offline.stderr
+    );
     assert!(team.mock.asked().is_empty());
 }
 
@@ -168,8 +232,16 @@ fn a_key_is_in_no_file_and_no_output() {
     let run = team.run(&["tracker", "sync", "-vv"]);
     let key = team.mock.key();
     assert!(!run.stdout.contains(key) && !run.stderr.contains(key));
-    let found = team.fixture.prepare("grep", &team.fixture.root(), &["-rlF", key, "."]).output().unwrap();
-    assert!(found.stdout.is_empty(), "{}", String::from_utf8_lossy(&found.stdout));
+    let found = team
+        .fixture
+        .prepare("grep", &team.fixture.root(), &["-rlF", key, "."])
+        .output()
+        .unwrap();
+    assert!(
+        found.stdout.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&found.stdout)
+    );
 }
 
 #[test]
@@ -177,20 +249,38 @@ fn sessions_synchronise_if_the_settings_say_so() {
     let team = Team::with("sync = \"start, end\"\nnotes = true\n");
     team.mock.with(|store| store.add("From a person"));
     let started = team.run(&["session", "start", "--no-probe"]);
-    assert!(started.code == 0 && started.stderr.contains("issues: 1 taken over"), "{}", started.stderr);
+    assert!(
+        started.code == 0 && started.stderr.contains("issues: 1 taken over"),
+        "{}",
+        started.stderr
+    );
     team.forge(&["focus", "set", "Work on it", "--issue", "SX9-1"]);
     team.forge(&["issue", "set", "SX9-1", "--priority", "1"]);
     let ended = team.run(&["session", "end", "--next", "Go on"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert!(ended.stderr.contains("issues: 0 taken over, 2 delivered"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("issues: 0 taken over, 2 delivered"),
+        "{}",
+        ended.stderr
+    );
     let comments = team.mock.with(|store| store.comments.clone());
-    assert!(comments.len() == 1 && comments[0].body.starts_with("A session ended.\nNext: Go on"), "{comments:?}");
+    assert!(
+        comments.len() == 1
+            && comments[0]
+                .body
+                .starts_with("A session ended.\nNext: Go on"),
+        "{comments:?}"
+    );
     assert_eq!(team.mock.issue("SX9-1").priority, 1);
     for _ in 0..9 {
         team.mock.fail("Team", 0, Fault::Code("FORBIDDEN".into()));
     }
     let again = team.run(&["session", "start", "--no-probe"]);
-    assert!(again.code == 0 && again.stderr.contains("issues: not synchronised"), "{}", again.stderr);
+    assert!(
+        again.code == 0 && again.stderr.contains("issues: not synchronised"),
+        "{}",
+        again.stderr
+    );
 }
 
 #[test]
@@ -203,15 +293,25 @@ fn a_team_on_github_has_the_same_commands() {
     let fixture = Fixture::light(
         "[linear]\nmode = \"live\"\n[tracker]\nkind = \"github\"\nuse = \"mock\"\n[github]\nrepository = \"acme/app\"\n",
     );
-    fixture.configure(&format!("[forge.trackers]\nmock = {{ endpoint = \"{}\" }}\n", mock.url()));
+    fixture.configure(&format!(
+        "[forge.trackers]\nmock = {{ endpoint = \"{}\" }}\n",
+        mock.url()
+    ));
     let run = |arguments: &[&str]| {
         let mut command = fixture.command(&fixture.root(), arguments);
         let output = command.env("GITHUB_TOKEN", "token-1").output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8(output.stdout).unwrap()
     };
     let pulled = run(&["tracker", "sync", "--pull"]);
-    assert!(pulled.contains("GH-1: new") && pulled.contains("1 comment"), "{pulled}");
+    assert!(
+        pulled.contains("GH-1: new") && pulled.contains("1 comment"),
+        "{pulled}"
+    );
     assert!(run(&["issue", "show", "GH-1"]).contains("Please look"));
     run(&["issue", "add", "Ours", "--type", "bug"]);
     assert!(run(&["tracker", "sync", "--push"]).contains("LOCAL-1 is GH-2 now"));
@@ -220,8 +320,13 @@ fn a_team_on_github_has_the_same_commands() {
     // A commit of a person that closes an issue belongs to it.
     let orphans = || {
         let health: Value = serde_json::from_str(&run(&["health", "--json"])).unwrap();
-        let reasons = health["data"]["linear"]["reasons"].as_array().unwrap().clone();
-        reasons.iter().any(|reason| reason["code"] == "orphan_commits")
+        let reasons = health["data"]["linear"]["reasons"]
+            .as_array()
+            .unwrap()
+            .clone();
+        reasons
+            .iter()
+            .any(|reason| reason["code"] == "orphan_commits")
     };
     fixture.git(&["switch", "--quiet", "-c", "work"]);
     for (text, expected) in [("Closes #1", false), ("See #1", true)] {
@@ -230,7 +335,10 @@ fn a_team_on_github_has_the_same_commands() {
         fixture.git(&["commit", "--quiet", "-m", "Mend it", "-m", text]);
         assert_eq!(orphans(), expected, "{text}");
     }
-    assert_eq!(mock.with(|store| store.unknown.clone()), Vec::<String>::new());
+    assert_eq!(
+        mock.with(|store| store.unknown.clone()),
+        Vec::<String>::new()
+    );
 }
 
 /// The payload of a webhook.
@@ -244,7 +352,13 @@ fn payload(id: &str, now: i64) -> String {
 }
 
 fn now() -> i64 {
-    i64::try_from(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis()).unwrap()
+    i64::try_from(
+        std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap()
+            .as_millis(),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -252,29 +366,55 @@ fn a_webhook_makes_the_server_read_the_issue() {
     let team = Team::new();
     team.mock.with(|store| store.add("First"));
     team.forge(&["tracker", "sync", "--pull"]);
-    team.mock.with(|store| store.edit("SX9-1", |issue| issue.title = "Of the tracker".into()));
+    team.mock
+        .with(|store| store.edit("SX9-1", |issue| issue.title = "Of the tracker".into()));
     let root = team.fixture.root();
     let start = |secret: Option<&str>| {
         let program = env!("CARGO_BIN_EXE_helmdeck");
-        let mut command = team.fixture.prepare(program, &root, crate::support::program::SERVE);
-        command.env("LINEAR_API_KEY", team.mock.key()).env("HELMDECK_FORGE__ROOT", &root);
+        let mut command = team
+            .fixture
+            .prepare(program, &root, crate::support::program::SERVE);
+        command
+            .env("LINEAR_API_KEY", team.mock.key())
+            .env("HELMDECK_FORGE__ROOT", &root);
         if let Some(secret) = secret {
             command.env("LINEAR_WEBHOOK_SECRET", secret);
         }
         Server::launch(command)
     };
-    let (webhook, body) = (Webhook::new("shared", Vec::new()), payload(&team.mock.issue("SX9-1").id, now()));
-    let head =
-        |signature: &str| format!("POST /webhooks/linear\nLinear-Signature: {signature}\r\nLinear-Delivery: d-1");
-    assert_eq!(start(None).ask(&head(&webhook.sign(body.as_bytes())), &body).code, 404, "it is off without a secret");
+    let (webhook, body) = (
+        Webhook::new("shared", Vec::new()),
+        payload(&team.mock.issue("SX9-1").id, now()),
+    );
+    let head = |signature: &str| {
+        format!("POST /webhooks/linear\nLinear-Signature: {signature}\r\nLinear-Delivery: d-1")
+    };
+    assert_eq!(
+        start(None)
+            .ask(&head(&webhook.sign(body.as_bytes())), &body)
+            .code,
+        404,
+        "it is off without a secret"
+    );
     let server = start(Some("shared"));
     let wrong = Webhook::new("other", Vec::new()).sign(body.as_bytes());
     assert_eq!(server.ask(&head(&wrong), &body).code, 401);
-    assert_eq!(server.exchange(&head(&webhook.sign(body.as_bytes())), &body).unwrap().code, 200);
-    wait_for("the issue to be read", || team.forge(&["issue", "show", "SX9-1"])["issue"]["title"] == "Of the tracker");
+    assert_eq!(
+        server
+            .exchange(&head(&webhook.sign(body.as_bytes())), &body)
+            .unwrap()
+            .code,
+        200
+    );
+    wait_for("the issue to be read", || {
+        team.forge(&["issue", "show", "SX9-1"])["issue"]["title"] == "Of the tracker"
+    });
     let before = team.mock.asked().len();
     assert_eq!(
-        server.exchange(&head(&webhook.sign(body.as_bytes())), &body).unwrap().code,
+        server
+            .exchange(&head(&webhook.sign(body.as_bytes())), &body)
+            .unwrap()
+            .code,
         200,
         "a repeated one is fine"
     );
@@ -289,11 +429,21 @@ fn linears_library_and_we_accept_each_others_signatures() {
     let plan = json!({"secret": secret, "body": body, "signature": ours});
     let answer = programs.linear_webhook(&plan);
     assert_eq!(answer["accepted"], true, "{answer}");
-    assert_eq!((&answer["tampered"], &answer["other_secret"]), (&json!(false), &json!(false)), "{answer}");
+    assert_eq!(
+        (&answer["tampered"], &answer["other_secret"]),
+        (&json!(false), &json!(false)),
+        "{answer}"
+    );
     let theirs = answer["signature"].as_str().unwrap();
     let now = helmdeck_core::Timestamp(self::now() * 1_000);
     let webhook = Webhook::new(secret, Vec::new());
-    let hint = webhook.receive(body.as_bytes(), Some(theirs), Some("d"), now).unwrap();
+    let hint = webhook
+        .receive(body.as_bytes(), Some(theirs), Some("d"), now)
+        .unwrap();
     assert_eq!(hint.issue.as_deref(), Some("i-1"));
-    assert!(webhook.receive(format!("{body} ").as_bytes(), Some(theirs), Some("e"), now).is_err());
+    assert!(
+        webhook
+            .receive(format!("{body} ").as_bytes(), Some(theirs), Some("e"), now)
+            .is_err()
+    );
 }

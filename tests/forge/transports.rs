@@ -19,9 +19,17 @@ fn learned(server: &Server, count: usize) -> Vec<String> {
     let mut contexts = Vec::new();
     wait_for("all learnings", || {
         let stored = Replay::default().stored(&link.replay(1, 1_000, STUCK).unwrap_or_default());
-        let learned = stored.events.iter().filter(|event| event.about() == Some(Subject::Learning));
+        let learned = stored
+            .events
+            .iter()
+            .filter(|event| event.about() == Some(Subject::Learning));
         contexts = learned
-            .map(|event| serde_json::to_value(&event.data).unwrap()["context"].as_str().unwrap().to_owned())
+            .map(|event| {
+                serde_json::to_value(&event.data).unwrap()["context"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned()
+            })
             .collect::<Vec<String>>();
         contexts.len() >= count
     });
@@ -39,16 +47,31 @@ fn events_of_every_transport_are_published() {
     let settings = format!("[forge.events]\nteam = {{ url = \"{}\" }}\n", nats.url());
     fixture.configure(&settings);
     let root = fixture.root();
-    fixture.forge(&["knowledge", "add", "--context", "By command", "--approach", "Say so"]);
+    fixture.forge(&[
+        "knowledge",
+        "add",
+        "--context",
+        "By command",
+        "--approach",
+        "Say so",
+    ]);
 
     let home = Home::new();
     home.configure(&settings);
     let project = root.to_str().unwrap();
-    let trusted = home.command(KEY, &["forge", "--project", project, "trust", "--yes"]).output().unwrap();
-    assert!(trusted.status.success(), "{}", String::from_utf8_lossy(&trusted.stderr));
+    let trusted = home
+        .command(KEY, &["forge", "--project", project, "trust", "--yes"])
+        .output()
+        .unwrap();
+    assert!(
+        trusted.status.success(),
+        "{}",
+        String::from_utf8_lossy(&trusted.stderr)
+    );
     let pack = |context: &str| {
         let input = learning(context).to_string();
-        let mut command = home.command(KEY, &["run", "forge.remember", "--json", "--input", &input]);
+        let mut command =
+            home.command(KEY, &["run", "forge.remember", "--json", "--input", &input]);
         let ran = Run::of(command.current_dir(&root).output().unwrap());
         assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
     };
@@ -56,7 +79,10 @@ fn events_of_every_transport_are_published() {
     home.configure(&format!("[forge]\nroot = {root:?}\n{settings}"));
     let program = Program::start(&home, KEY);
     let ask = |context: &str| {
-        let answer = program.ask("POST /api/v1/packs/forge.remember", &learning(context).to_string());
+        let answer = program.ask(
+            "POST /api/v1/packs/forge.remember",
+            &learning(context).to_string(),
+        );
         assert_eq!(answer.code, 200, "{}", answer.body);
     };
     ask("Over HTTP");
@@ -71,28 +97,90 @@ fn events_of_every_transport_are_published() {
     assert!(status["waiting"].as_u64().unwrap() > 0, "{status}");
     nats.start_again();
     // The program sends what waits by itself.
-    wait_for("the event to be sent", || fixture.forge(&["events"])["waiting"] == 0);
+    wait_for("the event to be sent", || {
+        fixture.forge(&["events"])["waiting"] == 0
+    });
     assert_eq!(learned(&nats, 4).last().unwrap(), "While it is away");
     ask("When it is back");
     fixture.forge(&["events", "--server"]);
-    let all = ["By command", "By pack", "Over HTTP", "While it is away", "When it is back"];
+    let all = [
+        "By command",
+        "By pack",
+        "Over HTTP",
+        "While it is away",
+        "When it is back",
+    ];
     assert_eq!(learned(&nats, 5), all);
 }
 
 /// Makes a certificate for this machine's loopback address, and an authority that signed it.
 fn certificates(fixture: &Fixture, folder: &Path) {
     let run = |arguments: &[&str]| {
-        let output = fixture.prepare("openssl", folder, arguments).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let output = fixture
+            .prepare("openssl", folder, arguments)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     };
-    let ec = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-batch"];
-    let authority =
-        ["req", "-x509", "-days", "2", "-subj", "/CN=Test authority", "-keyout", "ca.key", "-out", "ca.pem"];
+    let ec = [
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-batch",
+    ];
+    let authority = [
+        "req",
+        "-x509",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=Test authority",
+        "-keyout",
+        "ca.key",
+        "-out",
+        "ca.pem",
+    ];
     run(&[&authority[..], &ec].concat());
-    run(&[&["req", "-subj", "/CN=localhost", "-keyout", "key.pem", "-out", "request.pem"], &ec[..]].concat());
-    std::fs::write(folder.join("names"), "subjectAltName=IP:127.0.0.1,DNS:localhost\n").unwrap();
-    let sign = ["x509", "-req", "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"];
-    run(&[&sign[..], &["-days", "2", "-extfile", "names", "-out", "cert.pem"]].concat());
+    run(&[
+        &[
+            "req",
+            "-subj",
+            "/CN=localhost",
+            "-keyout",
+            "key.pem",
+            "-out",
+            "request.pem",
+        ],
+        &ec[..],
+    ]
+    .concat());
+    std::fs::write(
+        folder.join("names"),
+        "subjectAltName=IP:127.0.0.1,DNS:localhost\n",
+    )
+    .unwrap();
+    let sign = [
+        "x509",
+        "-req",
+        "-in",
+        "request.pem",
+        "-CA",
+        "ca.pem",
+        "-CAkey",
+        "ca.key",
+        "-CAcreateserial",
+    ];
+    run(&[
+        &sign[..],
+        &["-days", "2", "-extfile", "names", "-out", "cert.pem"],
+    ]
+    .concat());
 }
 
 #[test]
@@ -102,11 +190,20 @@ fn tls_server_needs_the_named_certificates() {
     std::fs::create_dir(&keys).unwrap();
     certificates(&fixture, &keys);
     let (cert, key) = (keys.join("cert.pem"), keys.join("key.pem"));
-    let nats = Server::configured(&format!("tls {{ cert_file: {cert:?}, key_file: {key:?} }}\n"));
+    let nats = Server::configured(&format!(
+        "tls {{ cert_file: {cert:?}, key_file: {key:?} }}\n"
+    ));
     let url = nats.url().replace("nats://", "tls://");
     let learn = |context: &str, settings: &str| {
         fixture.configure(&format!("[forge.events.team]\nurl = \"{url}\"\n{settings}"));
-        fixture.forge(&["knowledge", "add", "--context", context, "--approach", "Say so"]);
+        fixture.forge(&[
+            "knowledge",
+            "add",
+            "--context",
+            context,
+            "--approach",
+            "Say so",
+        ]);
         fixture.forge(&["events"])["waiting"].as_u64().unwrap()
     };
     assert_eq!(learn("Nobody knows the authority", ""), 1);
@@ -118,6 +215,9 @@ fn tls_server_needs_the_named_certificates() {
         certificates: Some(keys.join("ca.pem")),
         ..NatsOptions::new(url.as_str(), subjects::all_with(subjects::PREFIX))
     };
-    let stored = Nats::open(options, &guard(&url)).unwrap().replay(1, 100, STUCK).unwrap();
+    let stored = Nats::open(options, &guard(&url))
+        .unwrap()
+        .replay(1, 100, STUCK)
+        .unwrap();
     assert_eq!(Replay::default().stored(&stored).events.len(), 2);
 }

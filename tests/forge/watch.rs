@@ -17,8 +17,11 @@ impl Drop for Watching {
 }
 
 fn ring(fixture: &Fixture) -> Vec<Value> {
-    let text = std::fs::read_to_string(fixture.root().join(".forge/.local/health.jsonl")).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let text = std::fs::read_to_string(fixture.root().join(".forge/.local/health.jsonl"))
+        .unwrap_or_default();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 #[test]
@@ -33,7 +36,10 @@ fn watch_records_colour_changes_and_look_does_not() {
     // A colour is kept before it is printed.
     let first = printed.next().unwrap().unwrap();
     let kept = ring(&fixture);
-    assert_eq!((kept.len(), &kept[0]["long_term"]), (1, &first["data"]["long_term"]["colour"]));
+    assert_eq!(
+        (kept.len(), &kept[0]["long_term"]),
+        (1, &first["data"]["long_term"]["colour"])
+    );
     fixture.write(".forge/memory/long-term/knowledge.json", "{");
     let second = printed.next().unwrap().unwrap();
     assert_eq!(second["data"]["long_term"]["colour"], "red");

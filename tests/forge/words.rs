@@ -1,8 +1,8 @@
-//! Nothing that an agent or a person gets to read is a command that destroys something, and no program
-//! is called with one.
+//! Nothing that an agent or a person gets to read is a command that destroys something, and no
+//! program is called with one.
 //!
-//! These tests read sources as text, because nothing else can say it of all texts: a text is not run,
-//! and no lint knows git.
+//! These tests read sources as text, because nothing else can say it of all texts: a text is not
+//! run, and no lint knows git.
 
 use std::path::{Path, PathBuf};
 
@@ -65,21 +65,35 @@ fn files(folder: &Path, all: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the words of a source without what stands between them: arguments of a program, a list of
-/// literals, read as in a shell.
+/// Returns the words of a source without what stands between them: arguments of a program, a list
+/// of literals, read as in a shell.
 fn as_typed(source: &str) -> String {
-    let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let words = source.split(|c: char| c.is_whitespace() || matches!(c, '"' | ',' | '[' | ']' | '&' | '`' | '(' | ')'));
-    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    let source = source
+        .split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap_or_default();
+    let words = source.split(|c: char| {
+        c.is_whitespace() || matches!(c, '"' | ',' | '[' | ']' | '&' | '`' | '(' | ')')
+    });
+    words
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Returns the literals of a source, each as it would be typed.
 fn literals(source: &str) -> Vec<String> {
-    let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let source = source
+        .split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap_or_default();
     let mut all = Vec::new();
     for line in source.lines().map(str::trim) {
         // Comments of public items are read as well, in the documentation.
-        if let Some(text) = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) {
+        if let Some(text) = line
+            .strip_prefix("///")
+            .or_else(|| line.strip_prefix("//!"))
+        {
             all.push(typed(text));
         }
         all.extend(line.split('"').skip(1).step_by(2).map(typed));
@@ -90,12 +104,17 @@ fn literals(source: &str) -> Vec<String> {
 fn typed(text: &str) -> String {
     let text = text.replace(['`', '\''], "");
     let words = text.split(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | ';' | '|' | ','));
-    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    words
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn found(text: &str) -> Option<String> {
     destructive().into_iter().find(|words| {
-        let end = text.find(words.as_str()).map(|at| &text[at + words.len()..]);
+        let end = text
+            .find(words.as_str())
+            .map(|at| &text[at + words.len()..]);
         // `rm -r` and `rm -rf`, but `checkout .` only if the word ends there.
         end.is_some_and(|end| !words.ends_with('.') || end.is_empty() || end.starts_with(' '))
     })
@@ -104,7 +123,10 @@ fn found(text: &str) -> Option<String> {
 #[test]
 fn no_text_names_a_destructive_command() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut all = vec![root.join("docs/forge.md"), root.join("src/cli/args/forge.rs")];
+    let mut all = vec![
+        root.join("docs/forge.md"),
+        root.join("src/cli/args/forge.rs"),
+    ];
     for folder in [
         "src/forge",
         "src/forge_files",
@@ -128,7 +150,11 @@ fn no_text_names_a_destructive_command() {
         } else {
             text.lines().map(typed).collect()
         };
-        bad.extend(texts.iter().filter_map(|text| Some(format!("{}: {}: {text}", path.display(), found(text)?))));
+        bad.extend(
+            texts
+                .iter()
+                .filter_map(|text| Some(format!("{}: {}: {text}", path.display(), found(text)?))),
+        );
     }
     assert!(bad.is_empty(), "{bad:#?}");
 }
@@ -136,35 +162,60 @@ fn no_text_names_a_destructive_command() {
 #[test]
 fn no_call_uses_a_destructive_command() {
     let mut all = Vec::new();
-    for folder in
-        ["src/forge", "src/forge_files", "src/forge_documents", "src/skills", "src/cli/commands/forge", "packs/forge"]
-    {
-        files(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut all);
+    for folder in [
+        "src/forge",
+        "src/forge_files",
+        "src/forge_documents",
+        "src/skills",
+        "src/cli/commands/forge",
+        "packs/forge",
+    ] {
+        files(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join(folder),
+            &mut all,
+        );
     }
     all.retain(|path| path.extension().is_some_and(|kind| kind == "rs"));
     assert!(all.len() > 100, "{all:?}");
     let mut bad = Vec::new();
     for path in all {
         let typed = as_typed(&std::fs::read_to_string(&path).unwrap());
-        let found = join(CALLED).into_iter().filter(|words| typed.contains(words.as_str()));
+        let found = join(CALLED)
+            .into_iter()
+            .filter(|words| typed.contains(words.as_str()));
         bad.extend(found.map(|words| format!("{}: {words}", path.display())));
     }
     assert!(bad.is_empty(), "{bad:#?}");
     for words in CALLED {
-        let list = words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ");
-        assert!(as_typed(&format!("git.run(&[{list}], &run)")).contains(&words.join(" ")), "{words:?}");
+        let list = words
+            .iter()
+            .map(|word| format!("{word:?}"))
+            .collect::<Vec<_>>()
+            .join(", ");
+        assert!(
+            as_typed(&format!("git.run(&[{list}], &run)")).contains(&words.join(" ")),
+            "{words:?}"
+        );
     }
 }
 
 #[test]
 fn the_search_would_find_them() {
     for words in destructive() {
-        for text in [format!("try `git {words}`"), format!("run {words} to begin anew")] {
+        for text in [
+            format!("try `git {words}`"),
+            format!("run {words} to begin anew"),
+        ] {
             let source = format!("fn f() {{\n    Error::new({text:?})\n}}\n");
-            assert!(literals(&source).iter().any(|text| found(text).is_some()), "{words}");
+            assert!(
+                literals(&source).iter().any(|text| found(text).is_some()),
+                "{words}"
+            );
         }
         assert!(
-            literals(&format!("/// Runs `git {words}` first.\n")).iter().any(|text| found(text).is_some()),
+            literals(&format!("/// Runs `git {words}` first.\n"))
+                .iter()
+                .any(|text| found(text).is_some()),
             "{words}"
         );
     }

@@ -43,9 +43,9 @@ pub fn json_rpc(data: &[u8]) {
     answer(data);
 }
 
-/// The first byte chooses how the rest gets to the transport: `0` as a message with no more than any
-/// request has, `1` with the headers of the newest revision, which repeat what the message says, `2` in
-/// a session, `3` as lines over stdin. `None` if there is nothing.
+/// The first byte chooses how the rest gets to the transport: `0` as a message with no more than
+/// any request has, `1` with the headers of the newest revision, which repeat what the message
+/// says, `2` in a session, `3` as lines over stdin. `None` if there is nothing.
 pub fn answer(data: &[u8]) -> Option<Answer> {
     let (way, rest) = data.split_first()?;
     let bytes = filled(rest);
@@ -59,8 +59,13 @@ pub fn answer(data: &[u8]) -> Option<Answer> {
     // An answer is to its request, or to a message whose id could not be read.
     for message in answer.messages.iter().filter(|message| is_last(message)) {
         // -0 is 0.
-        let number = message["id"].as_f64().is_some_and(|id| request["id"].as_f64() == Some(id));
-        assert!(message["id"].is_null() || number || message["id"] == request["id"], "{message} to {request}");
+        let number = message["id"]
+            .as_f64()
+            .is_some_and(|id| request["id"].as_f64() == Some(id));
+        assert!(
+            message["id"].is_null() || number || message["id"] == request["id"],
+            "{message} to {request}"
+        );
     }
     Some(answer)
 }
@@ -79,10 +84,17 @@ fn filled(data: &[u8]) -> Vec<u8> {
 
 fn said_in_headers(request: &Value) -> Vec<(&'static str, HeaderValue)> {
     let params = &request["params"];
-    let name = ["name", "uri", "taskId"].iter().find_map(|key| params.get(key)).unwrap_or(&Value::Null);
+    let name = ["name", "uri", "taskId"]
+        .iter()
+        .find_map(|key| params.get(key))
+        .unwrap_or(&Value::Null);
     let mut headers = vec![("mcp-protocol-version", HeaderValue::from_static(NEWEST))];
     for (header, said) in [("mcp-method", &request["method"]), ("mcp-name", name)] {
-        headers.extend(said.as_str().and_then(|text| HeaderValue::from_str(text).ok()).map(|text| (header, text)));
+        headers.extend(
+            said.as_str()
+                .and_then(|text| HeaderValue::from_str(text).ok())
+                .map(|text| (header, text)),
+        );
     }
     headers
 }
@@ -112,7 +124,10 @@ fn begin() -> HeaderValue {
     let (head, answer) = exchange(hello.to_string().as_bytes(), &[]);
     assert_eq!(answer.status, 200, "{}", answer.text);
     let id = head.headers()["mcp-session-id"].clone();
-    let told = post(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, &[("mcp-session-id", id.clone())]);
+    let told = post(
+        br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        &[("mcp-session-id", id.clone())],
+    );
     assert_eq!(told.status, 202, "{}", told.text);
     id
 }
@@ -137,7 +152,13 @@ fn exchange(bytes: &[u8], headers: &[(&'static str, HeaderValue)]) -> (Response<
     let request = request.body(Body::from(bytes.to_vec())).unwrap();
     let fixture = fixture();
     let (head, text) = fixture.runtime.block_on(async {
-        let (parts, body) = fixture.router.clone().oneshot(request).await.unwrap().into_parts();
+        let (parts, body) = fixture
+            .router
+            .clone()
+            .oneshot(request)
+            .await
+            .unwrap()
+            .into_parts();
         let head = Response::from_parts(parts, ());
         let is_stream = media_type(&head) == "text/event-stream";
         let what = format!("an answer to {:?}", String::from_utf8_lossy(bytes));
@@ -146,7 +167,9 @@ fn exchange(bytes: &[u8], headers: &[(&'static str, HeaderValue)]) -> (Response<
     let status = head.status().as_u16();
     assert_ne!(status, 500, "{text}");
     let messages = match media_type(&head).as_str() {
-        "application/json" => vec![serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))],
+        "application/json" => {
+            vec![serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))]
+        }
         "text/event-stream" => events(&text),
         "application/problem+json" => {
             check_problem(status, &serde_json::from_str(&text).unwrap(), "POST /mcp");
@@ -155,7 +178,14 @@ fn exchange(bytes: &[u8], headers: &[(&'static str, HeaderValue)]) -> (Response<
         _ => Vec::new(),
     };
     messages.iter().for_each(check_message);
-    (head, Answer { status, text, messages })
+    (
+        head,
+        Answer {
+            status,
+            text,
+            messages,
+        },
+    )
 }
 
 /// Reads a body.
@@ -167,9 +197,13 @@ async fn read(mut body: Body, is_stream: bool) -> String {
         if let Ok(data) = frame.unwrap().into_data() {
             bytes.extend_from_slice(&data);
         }
-        let ends =
-            |message: &Value| is_last(message) || message["method"] == "notifications/subscriptions/acknowledged";
-        if is_stream && bytes.ends_with(b"\n\n") && events(&String::from_utf8_lossy(&bytes)).iter().any(ends) {
+        let ends = |message: &Value| {
+            is_last(message) || message["method"] == "notifications/subscriptions/acknowledged"
+        };
+        if is_stream
+            && bytes.ends_with(b"\n\n")
+            && events(&String::from_utf8_lossy(&bytes)).iter().any(ends)
+        {
             break;
         }
     }
@@ -177,9 +211,13 @@ async fn read(mut body: Body, is_stream: bool) -> String {
 }
 
 fn events(text: &str) -> Vec<Value> {
-    let data =
-        text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim).filter(|data| !data.is_empty());
-    data.map(|data| serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {data}"))).collect()
+    let data = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("data:"))
+        .map(str::trim)
+        .filter(|data| !data.is_empty());
+    data.map(|data| serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {data}")))
+        .collect()
 }
 
 fn is_last(message: &Value) -> bool {
@@ -188,18 +226,32 @@ fn is_last(message: &Value) -> bool {
 
 fn check_message(message: &Value) {
     assert_eq!(message["jsonrpc"], "2.0", "{message}");
-    let parts = ["result", "error", "method"].iter().filter(|part| message.get(part).is_some()).count();
+    let parts = ["result", "error", "method"]
+        .iter()
+        .filter(|part| message.get(part).is_some())
+        .count();
     assert_eq!(parts, 1, "{message}");
     if let Some(error) = message.get("error") {
-        assert!(error["code"].is_i64() && error["message"].is_string(), "{message}");
+        assert!(
+            error["code"].is_i64() && error["message"].is_string(),
+            "{message}"
+        );
     }
 }
 
 /// Serves a client that says this and leaves. Every line that it gets is a message.
 fn lines(input: Vec<u8>) -> Answer {
     let fixture = fixture();
-    let config = ServerConfig { max_body_bytes: MAX_LINE_BYTES, ..ServerConfig::default() };
-    let stdio = Stdio::new(fixture.engine.clone(), &config, McpConfig::default(), Caller::local());
+    let config = ServerConfig {
+        max_body_bytes: MAX_LINE_BYTES,
+        ..ServerConfig::default()
+    };
+    let stdio = Stdio::new(
+        fixture.engine.clone(),
+        &config,
+        McpConfig::default(),
+        Caller::local(),
+    );
     let text = fixture.runtime.block_on(async {
         let (mut says, heard) = tokio::io::duplex(1 << 16);
         let (told, mut hears) = tokio::io::duplex(1 << 16);
@@ -219,8 +271,14 @@ fn lines(input: Vec<u8>) -> Answer {
         read.unwrap();
         text
     });
-    let messages: Vec<Value> =
-        text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect();
+    let messages: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
     messages.iter().for_each(check_message);
-    Answer { status: 200, text, messages }
+    Answer {
+        status: 200,
+        text,
+        messages,
+    }
 }

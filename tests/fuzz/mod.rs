@@ -115,16 +115,31 @@ fn changed(mut seed: Vec<u8>, changes: &[Change]) -> Vec<u8> {
 
 /// Runs one target over its seeds and over mutations of them.
 fn smoke(name: &str) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(name);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/seeds")
+        .join(name);
     let (_, target) = TARGETS.iter().find(|(known, _)| *known == name).unwrap();
-    let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
-    let seeds: Vec<Vec<u8>> = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
+    let seeds: Vec<Vec<u8>> = files
+        .iter()
+        .map(|file| std::fs::read(file).unwrap())
+        .collect();
     assert!(seeds.len() >= 3, "{} has too few seeds", folder.display());
     seeds.iter().for_each(|seed| target(seed));
     let config = Config::default();
-    let config = Config { cases: config.cases.max(CASES), failure_persistence: None, ..config };
-    let strategy = (proptest::sample::select(seeds), proptest::collection::vec(change(), 1..6));
+    let config = Config {
+        cases: config.cases.max(CASES),
+        failure_persistence: None,
+        ..config
+    };
+    let strategy = (
+        proptest::sample::select(seeds),
+        proptest::collection::vec(change(), 1..6),
+    );
     let tried = TestRunner::new(config).run(&strategy, |(seed, changes)| {
         target(&changed(seed, &changes));
         Ok(())
@@ -137,8 +152,10 @@ fn smoke(name: &str) {
 #[test]
 fn targets_and_seed_folders_match() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds");
-    let mut found: Vec<String> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut found: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     let mut known: Vec<&str> = TARGETS.iter().map(|(name, _)| *name).collect();
     found.sort();
     known.sort_unstable();
@@ -170,20 +187,30 @@ fn the_seeds_of_rest_reach_what_they_name() {
 }
 
 fn json_rpc(seed: &str) -> Answer {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/json_rpc").join(seed);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/seeds/json_rpc")
+        .join(seed);
     targets::json_rpc::answer(&std::fs::read(file).unwrap()).unwrap()
 }
 
 /// The same for the MCP transport: it is there, and it knows a message from what is none.
 #[test]
 fn the_seeds_of_json_rpc_reach_the_door() {
-    for (seed, status) in
-        [("initialize", 200), ("not_utf8", 400), ("duplicate", 400), ("session_cancel", 202), ("session_tools", 200)]
-    {
+    for (seed, status) in [
+        ("initialize", 200),
+        ("not_utf8", 400),
+        ("duplicate", 400),
+        ("session_cancel", 202),
+        ("session_tools", 200),
+    ] {
         let answer = json_rpc(seed);
         assert_eq!(answer.status, status, "{seed}: {}", answer.text);
     }
-    let codes: Vec<Value> = json_rpc("lines_garbage").messages.iter().map(|it| it["error"]["code"].clone()).collect();
+    let codes: Vec<Value> = json_rpc("lines_garbage")
+        .messages
+        .iter()
+        .map(|it| it["error"]["code"].clone())
+        .collect();
     assert_eq!(codes, [-32700, -32600, -32600, -32600]);
 }
 
@@ -192,7 +219,13 @@ fn the_seeds_of_json_rpc_reach_the_door() {
 #[test]
 fn json_rpc_seeds_get_outputs_as_written() {
     const AS_WRITTEN: &str = r#""structuredContent":{"ran": 1.50, "input": "#;
-    for seed in ["newest_call", "session_call", "lines_call", "newest_progress", "session_progress"] {
+    for seed in [
+        "newest_call",
+        "session_call",
+        "lines_call",
+        "newest_progress",
+        "session_progress",
+    ] {
         let Answer { text, messages, .. } = json_rpc(seed);
         let result = &messages.last().unwrap()["result"];
         assert_eq!(
@@ -203,13 +236,21 @@ fn json_rpc_seeds_get_outputs_as_written() {
         assert!(text.contains(AS_WRITTEN), "{seed}: {text}");
     }
     let Answer { text, messages, .. } = json_rpc("lines_session");
-    let mut ids: Vec<_> = messages.iter().filter(|it| it.get("result").is_some()).map(|it| it["id"].as_i64()).collect();
+    let mut ids: Vec<_> = messages
+        .iter()
+        .filter(|it| it.get("result").is_some())
+        .map(|it| it["id"].as_i64())
+        .collect();
     ids.sort_unstable();
     assert_eq!(ids, [0, 1, 2, 3].map(Some), "{text}");
     assert_eq!(text.matches(AS_WRITTEN).count(), 2, "{text}");
     // The cache is open to these, and does what they want of it.
     let refreshed = json_rpc("newest_wish");
-    assert!(refreshed.messages[0]["result"]["_meta"]["helmdeck/cache"].is_object(), "{}", refreshed.text);
+    assert!(
+        refreshed.messages[0]["result"]["_meta"]["helmdeck/cache"].is_object(),
+        "{}",
+        refreshed.text
+    );
     let cold = json_rpc("session_wish");
     assert_eq!(cold.messages[0]["result"]["isError"], true, "{}", cold.text);
 }
@@ -218,10 +259,17 @@ fn json_rpc_seeds_get_outputs_as_written() {
 fn json_rpc_seeds_reach_lists_and_resources() {
     let contents = |seed: &str| {
         let answer = json_rpc(seed);
-        answer.messages.last().unwrap()["result"]["contents"][0]["text"].as_str().unwrap_or_default().to_owned()
+        answer.messages.last().unwrap()["result"]["contents"][0]["text"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     };
     assert!(contents("newest_read").contains("\"fuzz.write\""));
-    assert!(contents("session_read").contains("\"facts\""), "{}", contents("session_read"));
+    assert!(
+        contents("session_read").contains("\"facts\""),
+        "{}",
+        contents("session_read")
+    );
     for (seed, list, least) in [
         ("session_tools", "tools", 2),
         ("newest_tools", "tools", 2),
@@ -230,20 +278,44 @@ fn json_rpc_seeds_reach_lists_and_resources() {
         ("newest_discover", "supportedVersions", 5),
     ] {
         let answer = json_rpc(seed);
-        let found = answer.messages.last().unwrap()["result"][list].as_array().map(Vec::len);
+        let found = answer.messages.last().unwrap()["result"][list]
+            .as_array()
+            .map(Vec::len);
         assert!(found >= Some(least), "{seed}: {}", answer.text);
     }
     let begun = json_rpc("newest_task");
-    assert_eq!(begun.messages[0]["result"]["resultType"], "task", "{}", begun.text);
-    for seed in ["newest_task_get", "newest_task_update", "newest_task_cancel"] {
+    assert_eq!(
+        begun.messages[0]["result"]["resultType"], "task",
+        "{}",
+        begun.text
+    );
+    for seed in [
+        "newest_task_get",
+        "newest_task_update",
+        "newest_task_cancel",
+    ] {
         let unknown = json_rpc(seed);
-        let message = unknown.messages[0]["error"]["message"].as_str().unwrap_or_default();
-        assert!(message.starts_with("there is no such task"), "{}", unknown.text);
+        let message = unknown.messages[0]["error"]["message"]
+            .as_str()
+            .unwrap_or_default();
+        assert!(
+            message.starts_with("there is no such task"),
+            "{}",
+            unknown.text
+        );
     }
     let missing = json_rpc("session_artifact");
-    assert!(missing.messages.last().unwrap()["error"]["data"]["code"] == "not_found", "{}", missing.text);
+    assert!(
+        missing.messages.last().unwrap()["error"]["data"]["code"] == "not_found",
+        "{}",
+        missing.text
+    );
     let listening = json_rpc("newest_listen");
-    assert_eq!(listening.messages[0]["method"], "notifications/subscriptions/acknowledged", "{}", listening.text);
+    assert_eq!(
+        listening.messages[0]["method"], "notifications/subscriptions/acknowledged",
+        "{}",
+        listening.text
+    );
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Schemas and documents by chance: every keyword, nested, and values that are large.
 //!
-//! The bytes decide. What must hold: a schema is read or refused, a check pays for its work, so that it looks at the
-//! clock again and again and ends at the first look that says so, and what is known to fit without a value fits.
+//! The bytes decide. What must hold: a schema is read or refused, a check pays for its work, so
+//! that it looks at the clock again and again and ends at the first look that says so, and what is
+//! known to fit without a value fits.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -10,12 +11,13 @@ use helmdeck_core::Schema;
 use helmdeck_core::schema::{Effort, STACK_BYTES, Unfinished};
 use serde_json::{Map, Value, json};
 
-/// The longest time between two looks at the clock. The code aims at a thousandth of it; a build for tests on a busy
-/// machine is slow.
+/// The longest time between two looks at the clock. The code aims at a thousandth of it; a build
+/// for tests on a busy machine is slow.
 const LONGEST_GAP: Duration = Duration::from_secs(20);
 /// Limit of the values of a document: each level multiplies those of the one below.
 const MOST: usize = 1 << 19;
-/// Limit of the values of a repeated subschema. No schema that is taken in has more than some megabytes.
+/// Limit of the values of a repeated subschema. No schema that is taken in has more than some
+/// megabytes.
 const MOST_RULES: usize = 1 << 14;
 /// Looks after which a check is told to end.
 const LOOKS: u32 = 40;
@@ -59,19 +61,32 @@ impl Bytes<'_> {
             r"\b",
             "é",
         ];
-        (0..=self.next() % 6).map(|_| *self.one_of(&pieces)).collect()
+        (0..=self.next() % 6)
+            .map(|_| *self.one_of(&pieces))
+            .collect()
     }
 
     fn reference(&mut self) -> Value {
-        let places =
-            ["#/$defs/a", "#/$defs/b", "#/$defs/c", "#", "#here", "https://json-schema.org/draft/2020-12/schema"];
+        let places = [
+            "#/$defs/a",
+            "#/$defs/b",
+            "#/$defs/c",
+            "#",
+            "#here",
+            "https://json-schema.org/draft/2020-12/schema",
+        ];
         json!(self.one_of(&places))
     }
 
     fn schema(&mut self, depth: usize) -> Value {
         if depth == 0 || self.0.is_empty() {
             return self
-                .one_of(&[json!(true), json!(false), json!({"type": "integer"}), json!({"$ref": "#/$defs/c"})])
+                .one_of(&[
+                    json!(true),
+                    json!(false),
+                    json!({"type": "integer"}),
+                    json!({"$ref": "#/$defs/c"}),
+                ])
                 .clone();
         }
         let mut made = Map::new();
@@ -99,7 +114,9 @@ impl Bytes<'_> {
     }
 
     fn keyword(&mut self, depth: usize) -> (&'static str, Value) {
-        const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
+        const TYPES: [&str; 7] = [
+            "null", "boolean", "integer", "number", "string", "array", "object",
+        ];
         const FORMATS: [&str; 18] = [
             "date",
             "date-time",
@@ -144,7 +161,10 @@ impl Bytes<'_> {
             19 => ("$ref", self.reference()),
             20 => ("$dynamicRef", self.reference()),
             21 => ("properties", self.named(depth)),
-            22 => ("patternProperties", json!({self.pattern(): self.schema(depth)})),
+            22 => (
+                "patternProperties",
+                json!({self.pattern(): self.schema(depth)}),
+            ),
             23 => ("additionalProperties", self.schema(depth)),
             24 => ("propertyNames", self.schema(depth)),
             25 => ("items", self.schema(depth)),
@@ -226,27 +246,47 @@ fn check(schema: Schema, document: Value) {
     assert!(began.elapsed() < LONGEST_GAP, "{schema:?}");
     let text = document.to_string();
     let unread = schema.accepts_unread(text.as_bytes());
-    let filled = schema.fill(&text).map(|filled| serde_json::from_str::<Value>(&filled));
-    assert!(filled.is_err() || filled.is_ok_and(|filled| filled.is_ok()), "{schema:?}");
+    let filled = schema
+        .fill(&text)
+        .map(|filled| serde_json::from_str::<Value>(&filled));
+    assert!(
+        filled.is_err() || filled.is_ok_and(|filled| filled.is_ok()),
+        "{schema:?}"
+    );
     // As a server does it: on a thread whose stack is large.
-    let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
-        let (looks, last, longest) = (Cell::new(0), Cell::new(Instant::now()), Cell::new(Duration::ZERO));
-        let stop = || {
-            looks.set(looks.get() + 1);
-            longest.set(longest.get().max(last.replace(Instant::now()).elapsed()));
-            looks.get() >= LOOKS
-        };
-        let full = schema.check(&document, &mut Effort::full(&stop));
-        assert!(longest.get().max(last.get().elapsed()) < LONGEST_GAP, "{schema:?}");
-        assert!(looks.get() <= LOOKS, "it went on after it was told to end: {schema:?}");
-        match &full {
-            Err(Unfinished::TooMuch) => panic!("nobody could do it with more: {schema:?}"),
-            Err(Unfinished::Stopped) => assert!(light.is_err(), "{schema:?}"),
-            Ok(verdict) => {
-                assert!(light.as_ref().is_err() || light.as_ref() == Ok(verdict), "{schema:?}");
-                assert!(!unread || verdict.is_ok(), "{schema:?}");
+    let thread = std::thread::Builder::new()
+        .stack_size(STACK_BYTES)
+        .spawn(move || {
+            let (looks, last, longest) = (
+                Cell::new(0),
+                Cell::new(Instant::now()),
+                Cell::new(Duration::ZERO),
+            );
+            let stop = || {
+                looks.set(looks.get() + 1);
+                longest.set(longest.get().max(last.replace(Instant::now()).elapsed()));
+                looks.get() >= LOOKS
+            };
+            let full = schema.check(&document, &mut Effort::full(&stop));
+            assert!(
+                longest.get().max(last.get().elapsed()) < LONGEST_GAP,
+                "{schema:?}"
+            );
+            assert!(
+                looks.get() <= LOOKS,
+                "it went on after it was told to end: {schema:?}"
+            );
+            match &full {
+                Err(Unfinished::TooMuch) => panic!("nobody could do it with more: {schema:?}"),
+                Err(Unfinished::Stopped) => assert!(light.is_err(), "{schema:?}"),
+                Ok(verdict) => {
+                    assert!(
+                        light.as_ref().is_err() || light.as_ref() == Ok(verdict),
+                        "{schema:?}"
+                    );
+                    assert!(!unread || verdict.is_ok(), "{schema:?}");
+                }
             }
-        }
-    });
+        });
     thread.unwrap().join().unwrap();
 }

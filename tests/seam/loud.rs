@@ -9,10 +9,18 @@ use super::{Ended, Fixture};
 fn every_corrupt_plan_binding_is_reported() {
     type Damage = fn(&Fixture);
     let damages: [(&str, Damage); 11] = [
-        ("blank", |place| place.write("repo/.harness/active-plan", "  \n")),
-        ("dangling", |place| place.write("repo/.harness/active-plan", "gone\n")),
-        ("no text", |place| place.write("repo/.harness/active-plan", b"\xff\xfe")),
-        ("a folder", |place| std::fs::create_dir(place.path("repo/.harness/active-plan")).unwrap()),
+        ("blank", |place| {
+            place.write("repo/.harness/active-plan", "  \n")
+        }),
+        ("dangling", |place| {
+            place.write("repo/.harness/active-plan", "gone\n")
+        }),
+        ("no text", |place| {
+            place.write("repo/.harness/active-plan", b"\xff\xfe")
+        }),
+        ("a folder", |place| {
+            std::fs::create_dir(place.path("repo/.harness/active-plan")).unwrap()
+        }),
         ("a link to nowhere", |place| {
             std::os::unix::fs::symlink("nowhere", place.path("repo/.harness/active-plan")).unwrap();
         }),
@@ -20,15 +28,22 @@ fn every_corrupt_plan_binding_is_reported() {
             place.write("repo/.harness/active-plan", "foo");
             place.write("vault/projects/seam-fixture/_harness/PLAN-foo.md", " \n");
         }),
-        ("too long", |place| place.write("repo/.harness/active-plan", "a".repeat(5_000))),
+        ("too long", |place| {
+            place.write("repo/.harness/active-plan", "a".repeat(5_000))
+        }),
         ("project.json is no text", |place| {
-            place.write("repo/.harness/project.json", b"{\"vault_project\": \"\xff\"}")
+            place.write(
+                "repo/.harness/project.json",
+                b"{\"vault_project\": \"\xff\"}",
+            )
         }),
         ("project.json is a folder", |place| {
             std::fs::remove_file(place.path("repo/.harness/project.json")).unwrap();
             std::fs::create_dir(place.path("repo/.harness/project.json")).unwrap();
         }),
-        (".project-mode is no text", |place| place.write("repo/.harness/.project-mode", b"\xff")),
+        (".project-mode is no text", |place| {
+            place.write("repo/.harness/.project-mode", b"\xff")
+        }),
         (".harness is a file", |place| {
             std::fs::remove_dir_all(place.path("repo/.harness")).unwrap();
             place.write("repo/.harness", "");
@@ -42,7 +57,11 @@ fn every_corrupt_plan_binding_is_reported() {
             assert_eq!(ended.code, 2, "{what}: {ended:?}");
             ended.is_loud(2, "corrupt-state");
         }
-        for verb in [&["recall-here"][..], &["plans"], &["offer-save-here", "--kind", "fix", "--slug", "a"]] {
+        for verb in [
+            &["recall-here"][..],
+            &["plans"],
+            &["offer-save-here", "--kind", "fix", "--slug", "a"],
+        ] {
             assert_eq!(place.run(verb).code, 0, "{what}: {verb:?}");
         }
     }
@@ -52,22 +71,43 @@ fn every_corrupt_plan_binding_is_reported() {
 fn names_with_path_parts_are_unsafe() {
     let place = Fixture::new();
     for name in ["../escape", "a/b", "..", "x\\y", "a\nb", "a\u{7}"] {
-        place.run(&["state-path", "plan", "--plan", name]).is_loud(2, "unsafe-name");
+        place
+            .run(&["state-path", "plan", "--plan", name])
+            .is_loud(2, "unsafe-name");
     }
-    assert!(place.run(&["state-path", "plan", "--plan", "../escape"]).stderr.contains("unsafe plan name"));
-    place.write("repo/.harness/project.json", "{\"vault_project\": \"../../etc\"}");
+    assert!(
+        place
+            .run(&["state-path", "plan", "--plan", "../escape"])
+            .stderr
+            .contains("unsafe plan name")
+    );
+    place.write(
+        "repo/.harness/project.json",
+        "{\"vault_project\": \"../../etc\"}",
+    );
     place.run(&["state-path", "plan"]).is_loud(2, "unsafe-name");
     let recall = place.run(&["recall-here"]);
-    assert!(recall.code == 0 && recall.stdout.contains("ALWAYS") && !recall.stdout.contains("DECIDED"), "{recall:?}");
+    assert!(
+        recall.code == 0 && recall.stdout.contains("ALWAYS") && !recall.stdout.contains("DECIDED"),
+        "{recall:?}"
+    );
 }
 
 #[test]
 fn a_project_with_tasks_asks_for_the_name() {
     let place = Fixture::new();
-    place.write("vault/projects/seam-fixture/tasks/001-build-it/plan.md", "Status: open\n");
-    place.run(&["state-path", "plan"]).is_loud(4, "task-name-required");
+    place.write(
+        "vault/projects/seam-fixture/tasks/001-build-it/plan.md",
+        "Status: open\n",
+    );
+    place
+        .run(&["state-path", "plan"])
+        .is_loud(4, "task-name-required");
     let named = place.run(&["state-path", "tracker", "--plan", "build-it"]);
-    assert!(named.code == 0 && named.stdout.ends_with("tasks/001-build-it/tracker.md\n"), "{named:?}");
+    assert!(
+        named.code == 0 && named.stdout.ends_with("tasks/001-build-it/tracker.md\n"),
+        "{named:?}"
+    );
 }
 
 #[test]
@@ -81,9 +121,33 @@ fn mistakes_are_told_on_one_line() {
         &["recall-here", "--limit", "many"],
         &["recall-here", "--unknown"],
         &["offer-save-here", "--kind", "fix"],
-        &["offer-save-here", "--kind", "fix", "--slug", "a", "--body-file", "gone.txt"],
-        &["offer-save-here", "--kind", "fix", "--slug", "a", "--body-file", "."],
-        &["offer-save-here", "--kind", "fix", "--slug", "a", "--confidence", "nan"],
+        &[
+            "offer-save-here",
+            "--kind",
+            "fix",
+            "--slug",
+            "a",
+            "--body-file",
+            "gone.txt",
+        ],
+        &[
+            "offer-save-here",
+            "--kind",
+            "fix",
+            "--slug",
+            "a",
+            "--body-file",
+            ".",
+        ],
+        &[
+            "offer-save-here",
+            "--kind",
+            "fix",
+            "--slug",
+            "a",
+            "--confidence",
+            "nan",
+        ],
         &["offer-save-here", "--candidate-json", "-"],
         &["offer-save-here", "--candidate-json", "-", "--kind", "fix"],
     ] {
@@ -92,18 +156,44 @@ fn mistakes_are_told_on_one_line() {
     let odd = OsStr::from_bytes(b"a\xff");
     Ended::of(place.command(&["state-path", "plan", "--plan"]).arg(odd)).is_loud(2, "usage");
     place.write("repo/body", b"a\xff");
-    place.run(&["offer-save-here", "--kind", "fix", "--slug", "a", "--body-file", "body"]).is_loud(2, "usage");
+    place
+        .run(&[
+            "offer-save-here",
+            "--kind",
+            "fix",
+            "--slug",
+            "a",
+            "--body-file",
+            "body",
+        ])
+        .is_loud(2, "usage");
 }
 
 #[test]
 fn mistakes_get_a_suggestion_and_a_page() {
     let place = Fixture::new();
     for (words, meant, help) in [
-        (&["recal-here"][..], "did you mean `recall-here`? see `helmdeck seam --help`", ""),
-        (&["state_path", "plan"], "did you mean `state-path`? see `helmdeck seam --help`", ""),
-        (&["state-path", "plans"], "did you mean `plan`? ", "state-path"),
+        (
+            &["recal-here"][..],
+            "did you mean `recall-here`? see `helmdeck seam --help`",
+            "",
+        ),
+        (
+            &["state_path", "plan"],
+            "did you mean `state-path`? see `helmdeck seam --help`",
+            "",
+        ),
+        (
+            &["state-path", "plans"],
+            "did you mean `plan`? ",
+            "state-path",
+        ),
         (&["--json=x", "plans"], "", "plans"),
-        (&["recall-here", "--phse", "plan"], "did you mean `--phase`? ", "recall-here"),
+        (
+            &["recall-here", "--phse", "plan"],
+            "did you mean `--phase`? ",
+            "recall-here",
+        ),
         (&["offer-save-here", "--kind", "d"], "", "offer-save-here"),
         (&["plans", "--verbose", "x"], "", "plans"),
         (&["zzz"], "see `helmdeck seam --help`", ""),
@@ -111,14 +201,30 @@ fn mistakes_get_a_suggestion_and_a_page() {
         let ended = place.run(words);
         ended.is_loud(2, "usage");
         assert!(ended.stderr.contains(meant), "{words:?}: {ended:?}");
-        let help = format!("see `helmdeck seam{}{help} --help`\n", if help.is_empty() { "" } else { " " });
+        let help = format!(
+            "see `helmdeck seam{}{help} --help`\n",
+            if help.is_empty() { "" } else { " " }
+        );
         assert!(ended.stderr.ends_with(&help), "{words:?}: {ended:?}");
-        assert_eq!(ended.stderr.contains("did you mean"), meant.contains("did you mean"), "{ended:?}");
+        assert_eq!(
+            ended.stderr.contains("did you mean"),
+            meant.contains("did you mean"),
+            "{ended:?}"
+        );
     }
-    for verb in ["recall-here", "state-path", "offer-save-here", "plans", "doctor"] {
+    for verb in [
+        "recall-here",
+        "state-path",
+        "offer-save-here",
+        "plans",
+        "doctor",
+    ] {
         let help = place.run(&[verb, "--help"]);
         let examples = help.stdout.split("Examples:\n").nth(1).unwrap_or_default();
-        assert!(examples.contains(&format!("helmdeck seam {verb}")), "{verb}: {help:?}");
+        assert!(
+            examples.contains(&format!("helmdeck seam {verb}")),
+            "{verb}: {help:?}"
+        );
     }
 }
 
@@ -134,10 +240,16 @@ fn folder_name_with_line_break_is_not_printed() {
 fn programs_that_want_json_get_a_problem() {
     let place = Fixture::new();
     place.write("repo/.harness/active-plan", "gone");
-    for words in [["--json", "state-path", "plan"], ["state-path", "plan", "--json"]] {
+    for words in [
+        ["--json", "state-path", "plan"],
+        ["state-path", "plan", "--json"],
+    ] {
         let ended = place.run(&words);
         let problem: serde_json::Value = serde_json::from_str(&ended.stderr).unwrap();
-        assert_eq!((problem["title"].as_str(), problem["exit"].as_u64()), (Some("corrupt-state"), Some(2)));
+        assert_eq!(
+            (problem["title"].as_str(), problem["exit"].as_u64()),
+            (Some("corrupt-state"), Some(2))
+        );
         assert_eq!((ended.code, ended.stdout.as_str()), (2, ""));
     }
 }

@@ -29,11 +29,26 @@ impl Fixture {
     /// A project called `seam-fixture`, and a vault that knows it.
     fn new() -> Self {
         let place = Self::empty();
-        place.write("repo/.harness/project.json", "{\"vault_project\": \"seam-fixture\"}");
-        place.write("vault/personal/_always-load/rule.md", "---\nkind: rule\n---\nALWAYS this\n");
-        place.write("vault/projects/seam-fixture/decisions/one.md", "DECIDED that\n");
-        place.write("vault/projects/seam-fixture/_harness/PLAN.md", "# Plan\nStatus: in work\n");
-        place.write("vault/projects/seam-fixture/_harness/progress.md", "first\nlast words\n");
+        place.write(
+            "repo/.harness/project.json",
+            "{\"vault_project\": \"seam-fixture\"}",
+        );
+        place.write(
+            "vault/personal/_always-load/rule.md",
+            "---\nkind: rule\n---\nALWAYS this\n",
+        );
+        place.write(
+            "vault/projects/seam-fixture/decisions/one.md",
+            "DECIDED that\n",
+        );
+        place.write(
+            "vault/projects/seam-fixture/_harness/PLAN.md",
+            "# Plan\nStatus: in work\n",
+        );
+        place.write(
+            "vault/projects/seam-fixture/_harness/progress.md",
+            "first\nlast words\n",
+        );
         place
     }
 
@@ -60,7 +75,11 @@ impl Fixture {
     /// Prepares a run in the repository that knows of no vault, and finds no program.
     fn bare(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_helmdeck"));
-        command.env_clear().env("HOME", self.path("home")).env("PATH", "").current_dir(self.path("repo"));
+        command
+            .env_clear()
+            .env("HOME", self.path("home"))
+            .env("PATH", "")
+            .current_dir(self.path("repo"));
         command.arg("seam").args(words).stdin(Stdio::null());
         command
     }
@@ -83,11 +102,18 @@ impl Fixture {
             for entry in std::fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 let about = path.symlink_metadata().unwrap();
-                let contents =
-                    if about.is_file() { format!("{:?}", std::fs::read(&path).unwrap()) } else { String::new() };
+                let contents = if about.is_file() {
+                    format!("{:?}", std::fs::read(&path).unwrap())
+                } else {
+                    String::new()
+                };
                 all.push((
                     path.clone(),
-                    format!("{:?} {:?} {contents}", about.modified().unwrap(), about.permissions()),
+                    format!(
+                        "{:?} {:?} {contents}",
+                        about.modified().unwrap(),
+                        about.permissions()
+                    ),
                 ));
                 if about.is_dir() {
                     add(&path, all);
@@ -115,10 +141,19 @@ impl Ended {
     #[track_caller]
     fn is_loud(&self, exit: i32, code: &str) {
         assert_eq!((self.code, self.stdout.as_str()), (exit, ""), "{self:?}");
-        assert!(self.stderr.starts_with(&format!("error[{code}]: ")) && self.stderr.ends_with('\n'), "{self:?}");
+        assert!(
+            self.stderr.starts_with(&format!("error[{code}]: ")) && self.stderr.ends_with('\n'),
+            "{self:?}"
+        );
         assert_eq!(self.stderr.lines().count(), 1, "{self:?}");
-        let line = self.stderr.trim_end().strip_prefix(&format!("error[{code}]: ")).unwrap();
-        let (path, rest) = line.split_once(": ").unwrap_or_else(|| panic!("no path: {line}"));
+        let line = self
+            .stderr
+            .trim_end()
+            .strip_prefix(&format!("error[{code}]: "))
+            .unwrap();
+        let (path, rest) = line
+            .split_once(": ")
+            .unwrap_or_else(|| panic!("no path: {line}"));
         assert!(!path.is_empty() && rest.contains("; "), "{line}");
     }
 }

@@ -71,25 +71,49 @@ const CHANGES: &[&str] = &[
     "semget",
 ];
 /// Calls that a runtime, a database or a program would make.
-const STARTS: &[&str] = &["clone", "clone3", "fork", "vfork", "socket", "epoll_create1", "epoll_create", "execveat"];
+const STARTS: &[&str] = &[
+    "clone",
+    "clone3",
+    "fork",
+    "vfork",
+    "socket",
+    "epoll_create1",
+    "epoll_create",
+    "execveat",
+];
 /// System calls that change something with some arguments.
 const OTHERS: &[&str] = &["open", "openat", "openat2", "execve", "fcntl"];
 
-/// A place with everything that a call may meet: a repository, memory of both kinds, a marker, settings
-/// and folders of the system.
+/// A place with everything that a call may meet: a repository, memory of both kinds, a marker,
+/// settings and folders of the system.
 fn furnished() -> Fixture {
     let place = Fixture::new();
     place.write("repo/.git/HEAD", "ref: refs/heads/main\n");
-    place.write("repo/.git/config", "[remote \"origin\"]\n\turl = https://host/o/other.git\n");
+    place.write(
+        "repo/.git/config",
+        "[remote \"origin\"]\n\turl = https://host/o/other.git\n",
+    );
     place.write("repo/.git/objects/keep", "");
     place.write("repo/.git/refs/keep", "");
     place.write("repo/.harness/active-plan", "foo\n");
     place.write("repo/.harness/.project-mode", "backend\n");
-    place.write("vault/projects/seam-fixture/_harness/PLAN-foo.md", "Status: open\n");
+    place.write(
+        "vault/projects/seam-fixture/_harness/PLAN-foo.md",
+        "Status: open\n",
+    );
     place.write("repo/.forge/memory/long-term/knowledge.json", "{ damaged");
-    place.write("repo/.forge/memory/long-term/architecture.md", "# Built so\n");
-    place.write("home/.claude/.agentm-config.json", format!("{{\"vault_path\": {:?}}}", place.path("vault")));
-    place.write("xdg/config/helmdeck/helmdeck.toml", "[seam]\nquery = \"filter\"\n");
+    place.write(
+        "repo/.forge/memory/long-term/architecture.md",
+        "# Built so\n",
+    );
+    place.write(
+        "home/.claude/.agentm-config.json",
+        format!("{{\"vault_path\": {:?}}}", place.path("vault")),
+    );
+    place.write(
+        "xdg/config/helmdeck/helmdeck.toml",
+        "[seam]\nquery = \"filter\"\n",
+    );
     for folder in XDG {
         std::fs::create_dir_all(place.path(folder.1)).unwrap();
     }
@@ -107,8 +131,13 @@ const XDG: [(&str, &str); 5] = [
 
 /// Gives a command the whole environment of a run.
 fn at_home(place: &Fixture, command: &mut Command) {
-    command.env_clear().env("HOME", place.path("home")).env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-    command.env("MEMORY_VAULT_PATH", place.path("vault")).stdin(std::process::Stdio::null());
+    command
+        .env_clear()
+        .env("HOME", place.path("home"))
+        .env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    command
+        .env("MEMORY_VAULT_PATH", place.path("vault"))
+        .stdin(std::process::Stdio::null());
     command.envs(XDG.map(|(name, folder)| (name, place.path(folder))));
 }
 
@@ -126,11 +155,16 @@ fn every_folder_is_as_it_was() {
     assert_eq!(place.snapshot(), before);
 }
 
-/// Prepares a program in a mount that cannot be written to: the place is entered once it is mounted.
+/// Prepares a program in a mount that cannot be written to: the place is entered once it is
+/// mounted.
 fn in_a_mount(place: &Fixture, program: &str, words: &[&str]) -> Command {
     const SCRIPT: &str = "place=$1; shift; mount --bind \"$place\" \"$place\" && mount -o remount,bind,ro \"$place\" && cd \"$place/repo\" && exec \"$@\"";
     let mut command = Command::new("unshare");
-    command.args(["--map-root-user", "--mount", "sh", "-c", SCRIPT, "sh"]).arg(place.path("")).arg(program).args(words);
+    command
+        .args(["--map-root-user", "--mount", "sh", "-c", SCRIPT, "sh"])
+        .arg(place.path(""))
+        .arg(program)
+        .args(words);
     at_home(place, &mut command);
     command.current_dir("/");
     command
@@ -140,23 +174,50 @@ fn in_a_mount(place: &Fixture, program: &str, words: &[&str]) -> Command {
 fn a_read_only_mount_changes_no_answer() {
     let place = furnished();
     // Nothing could be written there: else this would prove nothing.
-    for file in ["repo/x", "repo/.git/x", "repo/.forge/x", "home/x", "vault/x", "xdg/config/x", "xdg/run/x"] {
-        let ended = Ended::of(&mut in_a_mount(&place, "sh", &["-c", ": >\"$1\"", "sh", &format!("../{file}")]));
-        assert!(ended.code != 0 && ended.stderr.contains("Read-only file system"), "{file}: {ended:?}");
+    for file in [
+        "repo/x",
+        "repo/.git/x",
+        "repo/.forge/x",
+        "home/x",
+        "vault/x",
+        "xdg/config/x",
+        "xdg/run/x",
+    ] {
+        let ended = Ended::of(&mut in_a_mount(
+            &place,
+            "sh",
+            &["-c", ": >\"$1\"", "sh", &format!("../{file}")],
+        ));
+        assert!(
+            ended.code != 0 && ended.stderr.contains("Read-only file system"),
+            "{file}: {ended:?}"
+        );
     }
     let read = Ended::of(&mut in_a_mount(&place, "cat", &[".harness/active-plan"]));
-    assert_eq!((read.code, read.stdout.as_str()), (0, "foo\n"), "folders can be mounted here: {read:?}");
+    assert_eq!(
+        (read.code, read.stdout.as_str()),
+        (0, "foo\n"),
+        "folders can be mounted here: {read:?}"
+    );
     let before = place.snapshot();
     let mut answers = 0;
     for words in WORDS {
         let all = [&["seam"], words].concat();
-        let ended = Ended::of(&mut in_a_mount(&place, env!("CARGO_BIN_EXE_helmdeck"), &all));
+        let ended = Ended::of(&mut in_a_mount(
+            &place,
+            env!("CARGO_BIN_EXE_helmdeck"),
+            &all,
+        ));
         let mut plain = place.command(words);
         at_home(&place, &mut plain);
         assert_eq!(ended, Ended::of(&mut plain), "{words:?}");
         answers += usize::from(ended.code == 0 && !ended.stdout.is_empty());
     }
-    assert_eq!(answers, WORDS.len() - 2, "all but the two that are badly asked have an answer");
+    assert_eq!(
+        answers,
+        WORDS.len() - 2,
+        "all but the two that are badly asked have an answer"
+    );
     assert_eq!(place.snapshot(), before);
 }
 
@@ -164,12 +225,31 @@ fn a_read_only_mount_changes_no_answer() {
 ///
 /// The program itself is started once.
 fn is_unwanted(line: &str) -> bool {
-    let call = line.split('(').next().unwrap_or_default().rsplit(' ').next().unwrap_or_default();
+    let call = line
+        .split('(')
+        .next()
+        .unwrap_or_default()
+        .rsplit(' ')
+        .next()
+        .unwrap_or_default();
     let names = |words: &[&str]| words.iter().any(|word| line.contains(word));
     match call {
-        "open" | "openat" | "openat2" => names(&["O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND", "O_TMPFILE"]),
+        "open" | "openat" | "openat2" => names(&[
+            "O_WRONLY",
+            "O_RDWR",
+            "O_CREAT",
+            "O_TRUNC",
+            "O_APPEND",
+            "O_TMPFILE",
+        ]),
         // Locks of a part of a file, as databases take them.
-        "fcntl" => names(&["F_SETLK", "F_SETLKW", "F_OFD_SETLK", "F_SETLEASE", "F_ADD_SEALS"]),
+        "fcntl" => names(&[
+            "F_SETLK",
+            "F_SETLKW",
+            "F_OFD_SETLK",
+            "F_SETLEASE",
+            "F_ADD_SEALS",
+        ]),
         "execve" => false,
         known => CHANGES.contains(&known) || STARTS.contains(&known),
     }
@@ -178,14 +258,34 @@ fn is_unwanted(line: &str) -> bool {
 /// Runs a program under a trace and returns how it ended, and the trace.
 fn traced(place: &Fixture, program: &std::ffi::OsStr, words: &[&str]) -> (Ended, String) {
     let file = place.path("trace");
-    let calls: Vec<String> = [CHANGES, STARTS, OTHERS].concat().iter().map(|call| format!("?{call}")).collect();
+    let calls: Vec<String> = [CHANGES, STARTS, OTHERS]
+        .concat()
+        .iter()
+        .map(|call| format!("?{call}"))
+        .collect();
     let mut command = Command::new("strace");
     at_home(place, &mut command);
-    command.args(["-f", "-qq", "-s", "4096", "-e", &format!("trace={}", calls.join(",")), "-o"]).arg(&file);
-    command.arg(program).args(words).current_dir(place.path("repo"));
+    command
+        .args([
+            "-f",
+            "-qq",
+            "-s",
+            "4096",
+            "-e",
+            &format!("trace={}", calls.join(",")),
+            "-o",
+        ])
+        .arg(&file);
+    command
+        .arg(program)
+        .args(words)
+        .current_dir(place.path("repo"));
     let ended = Ended::of(&mut command);
     let trace = std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(trace.contains("execve("), "strace must be there and able to trace: {ended:?}");
+    assert!(
+        trace.contains("execve("),
+        "strace must be there and able to trace: {ended:?}"
+    );
     std::fs::remove_file(file).unwrap();
     (ended, trace)
 }
@@ -223,7 +323,10 @@ fn trace_of_a_writing_program_is_noticed() {
     ] {
         let (ended, trace) = traced(&place, "/bin/sh".as_ref(), &["-c", script]);
         let unwanted: Vec<&str> = trace.lines().filter(|line| is_unwanted(line)).collect();
-        assert!(unwanted.iter().any(|line| line.contains(call)), "{script}: {ended:?} {unwanted:?} {trace}");
+        assert!(
+            unwanted.iter().any(|line| line.contains(call)),
+            "{script}: {ended:?} {unwanted:?} {trace}"
+        );
     }
     let (_, trace) = traced(&place, "/bin/cat".as_ref(), &[".harness/active-plan"]);
     let unwanted: Vec<&str> = trace.lines().filter(|line| is_unwanted(line)).collect();

@@ -8,10 +8,21 @@ use super::{Ended, Fixture};
 /// Prepares a run of Python.
 fn python(place: &Fixture, arguments: &[&str]) -> Command {
     let mut command = Command::new("python3");
-    command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", place.path("home"));
-    command.env("MEMORY_VAULT_PATH", place.path("vault")).env("HELMDECK_BIN", env!("CARGO_BIN_EXE_helmdeck"));
-    command.env("PYTHONPATH", contrib()).env("PYTHONDONTWRITEBYTECODE", "1");
-    command.args(["-S"]).args(arguments).current_dir(place.path("repo")).stdin(std::process::Stdio::null());
+    command
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("HOME", place.path("home"));
+    command
+        .env("MEMORY_VAULT_PATH", place.path("vault"))
+        .env("HELMDECK_BIN", env!("CARGO_BIN_EXE_helmdeck"));
+    command
+        .env("PYTHONPATH", contrib())
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+        .args(["-S"])
+        .args(arguments)
+        .current_dir(place.path("repo"))
+        .stdin(std::process::Stdio::null());
     command
 }
 
@@ -52,7 +63,10 @@ assert seam.main() == 0
 print("still here")
 "##;
     let ended = Ended::of(&mut python(&place, &["-c", code]));
-    assert!(ended.code == 0 && ended.stdout.ends_with("still here\n"), "{ended:?}");
+    assert!(
+        ended.code == 0 && ended.stdout.ends_with("still here\n"),
+        "{ended:?}"
+    );
 }
 
 #[test]
@@ -69,7 +83,10 @@ fn as_a_module_it_has_the_calls() {
     let place = Fixture::new();
     place.write("bound/.harness/active-plan", "gone");
     place.write("vault/projects/tasked/tasks/001-a/plan.md", "x");
-    place.write("tasked/.harness/project.json", "{\"vault_project\": \"tasked\"}");
+    place.write(
+        "tasked/.harness/project.json",
+        "{\"vault_project\": \"tasked\"}",
+    );
     let code = r##"
 import pathlib, sys
 import process_seam as seam
@@ -129,14 +146,22 @@ print("well", end="")
 "##;
     let mut command = python(&place, &["-c", code]);
     let ended = Ended::of(&mut command);
-    assert_eq!((ended.code, ended.stdout.as_str()), (0, "well"), "{}", ended.stderr);
+    assert_eq!(
+        (ended.code, ended.stdout.as_str()),
+        (0, "well"),
+        "{}",
+        ended.stderr
+    );
 }
 
 /// A folder with a link to the program under its own name.
 fn with_the_program_on_the_path(place: &Fixture) -> String {
     std::fs::create_dir_all(place.path("bin")).unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_helmdeck"), place.path("bin/deck")).unwrap();
-    format!("{}:/usr/local/bin:/usr/bin:/bin", place.path("bin").display())
+    format!(
+        "{}:/usr/local/bin:/usr/bin:/bin",
+        place.path("bin").display()
+    )
 }
 
 #[test]
@@ -148,10 +173,19 @@ fn program_is_found_on_the_path() {
     let ended = Ended::of(command.env("PATH", &path).env("HELMDECK_BIN", "deck"));
     assert_eq!(ended, place.run(&["state-path", "plan"]));
     let code = "import process_seam as seam; print(seam.state_path({}, 'plan'))";
-    let ended = Ended::of(python(&place, &["-c", code]).env("PATH", &path).env("HELMDECK_BIN", "deck"));
+    let ended = Ended::of(
+        python(&place, &["-c", code])
+            .env("PATH", &path)
+            .env("HELMDECK_BIN", "deck"),
+    );
     assert_eq!(ended, place.run(&["state-path", "plan"]));
     let mut command = python(&place, &[&script, "state-path", "plan"]);
-    Ended::of(command.env("PATH", &path).env("HELMDECK_BIN", "no-such-deck")).is_loud(2, "no-helmdeck");
+    Ended::of(
+        command
+            .env("PATH", &path)
+            .env("HELMDECK_BIN", "no-such-deck"),
+    )
+    .is_loud(2, "no-helmdeck");
 }
 
 #[test]
@@ -169,7 +203,10 @@ assert odd["score"] != odd["score"], "the caller's own stays"
 print("well", end="")
 "##;
     let ended = Ended::of(&mut python(&place, &["-c", code]));
-    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "well", ""));
+    assert_eq!(
+        (ended.code, ended.stdout.as_str(), ended.stderr.as_str()),
+        (0, "well", "")
+    );
 }
 
 #[test]
@@ -189,7 +226,10 @@ assert seam.plans()["warnings"] != [], seam.plans()
 print("well", end="")
 "##;
     let ended = Ended::of(python(&place, &["-c", code]).env("HELMDECK_BIN", "/bin/true"));
-    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "well", ""));
+    assert_eq!(
+        (ended.code, ended.stdout.as_str(), ended.stderr.as_str()),
+        (0, "well", "")
+    );
 }
 
 #[test]
@@ -209,7 +249,10 @@ for plan in ("\udcff", b"\xff", os.fsdecode(b"a\xff"), "a\0b"):
 print("well", end="")
 "##;
     let ended = Ended::of(&mut python(&place, &["-c", code]));
-    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "well", ""));
+    assert_eq!(
+        (ended.code, ended.stdout.as_str(), ended.stderr.as_str()),
+        (0, "well", "")
+    );
 }
 
 #[test]
@@ -231,6 +274,10 @@ else:
     raise AssertionError("it ended")
 print("well", end="")
 "##;
-    let ended = Ended::of(python(&place, &["-c", code]).env("HELMDECK_BIN", place.path("bin/stuck")));
-    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "well", ""));
+    let ended =
+        Ended::of(python(&place, &["-c", code]).env("HELMDECK_BIN", place.path("bin/stuck")));
+    assert_eq!(
+        (ended.code, ended.stdout.as_str(), ended.stderr.as_str()),
+        (0, "well", "")
+    );
 }

@@ -1,11 +1,16 @@
-//! What the MCP conformance suite wants to find at a server, beside the packs: tools that answer with
-//! images, ask the user or need several rounds, prompts, resources. It stands behind the real server as
-//! what an embedder adds to its MCP transport.
+//! What the MCP conformance suite wants to find at a server, beside the packs: tools that answer
+//! with images, ask the user or need several rounds, prompts, resources. It stands behind the real
+//! server as what an embedder adds to its MCP transport.
 //!
-//! The words, names and texts are the suite's; they are data, in `conformance/fixtures.json`. Here is only what moves.
+//! The words, names and texts are the suite's; they are data, in `conformance/fixtures.json`. Here
+//! is only what moves.
 
-// The suite still tests what SEP-2577 deprecates: logging, sampling, subscriptions of single resources.
-#![expect(deprecated, reason = "clients of earlier revisions use it, and the suite tests it")]
+// The suite still tests what SEP-2577 deprecates: logging, sampling, subscriptions of single
+// resources.
+#![expect(
+    deprecated,
+    reason = "clients of earlier revisions use it, and the suite tests it"
+)]
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -15,13 +20,15 @@ use std::time::Duration;
 
 use helmdeck_engine::Engine;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, CompleteRequestParams, CompleteResult,
-    CompletionInfo, CreateMessageRequestParams, ElicitRequest, ErrorData, GetPromptRequestParams, GetPromptResponse,
-    GetPromptResult, InputRequests, InputRequiredResult, InputResponses, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, LoggingMessageNotificationParam,
-    PaginatedRequestParams, ProgressNotificationParam, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, Reference, ResultType, ServerCapabilities, ServerConfig, ServerRequest, SetLevelRequestParams,
-    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities,
+    CompleteRequestParams, CompleteResult, CompletionInfo, CreateMessageRequestParams,
+    ElicitRequest, ErrorData, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
+    InputRequests, InputRequiredResult, InputResponses, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel,
+    LoggingMessageNotificationParam, PaginatedRequestParams, ProgressNotificationParam,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference, ResultType,
+    ServerCapabilities, ServerConfig, ServerRequest, SetLevelRequestParams, SubscribeRequestParams,
+    SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
@@ -118,9 +125,14 @@ impl Fixtures {
     /// Since 2026-07-28 the request says so, before that the session.
     async fn log(&self, context: &RequestContext<RoleServer>, message: &str) {
         let is_stateless = context.meta.protocol_version().is_some();
-        let wanted = if is_stateless { context.meta.log_level() } else { Some(*self.log_level.lock().unwrap()) };
+        let wanted = if is_stateless {
+            context.meta.log_level()
+        } else {
+            Some(*self.log_level.lock().unwrap())
+        };
         if wanted.is_some_and(|least| severity(least) <= severity(LoggingLevel::Info)) {
-            let message = LoggingMessageNotificationParam::new(LoggingLevel::Info, json!(message)).with_logger("test");
+            let message = LoggingMessageNotificationParam::new(LoggingLevel::Info, json!(message))
+                .with_logger("test");
             context.peer.notify_logging_message(message).await.unwrap();
         }
     }
@@ -145,9 +157,12 @@ impl Fixtures {
         }
         let question = ServerRequest::ElicitRequest(ElicitRequest::new(read(&question)));
         let answer = context.peer.send_request(question).await;
-        let answer = json!(answer.map_err(|error| ErrorData::internal_error(error.to_string(), None))?);
+        let answer =
+            json!(answer.map_err(|error| ErrorData::internal_error(error.to_string(), None))?);
         let (action, content) = (&answer["action"], &answer["content"]);
-        Ok(text(&format!("The user said: action={action}, content={content}")))
+        Ok(text(&format!(
+            "The user said: action={action}, content={content}"
+        )))
     }
 
     async fn sample(
@@ -159,9 +174,15 @@ impl Fixtures {
             "messages": [{"role": "user", "content": {"type": "text", "text": arguments["prompt"]}}],
             "maxTokens": 100,
         });
-        let answer = context.peer.create_message(read::<CreateMessageRequestParams>(&question)).await;
+        let answer = context
+            .peer
+            .create_message(read::<CreateMessageRequestParams>(&question))
+            .await;
         let answer = answer.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-        let said = json!(answer)["content"]["text"].as_str().unwrap_or_default().to_owned();
+        let said = json!(answer)["content"]["text"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         Ok(text(&format!("LLM response: {said}")))
     }
 
@@ -179,21 +200,35 @@ impl Fixtures {
         let at = match known {
             Some(Some((of, at))) if of == name => at,
             Some(_) if stateful => {
-                return Err(ErrorData::invalid_params("requestState is not one that this tool handed out", None));
+                return Err(ErrorData::invalid_params(
+                    "requestState is not one that this tool handed out",
+                    None,
+                ));
             }
             _ => 0,
         };
-        let requests = possible(read(&rounds[at]), &context.client_capabilities().unwrap_or_default())?;
+        let requests = possible(
+            read(&rounds[at]),
+            &context.client_capabilities().unwrap_or_default(),
+        )?;
         // Without its state no client can have answered a stateful round.
-        let answered = (!stateful || state.is_some()) && responses.is_some_and(|given| is_answered(&requests, given));
+        let answered = (!stateful || state.is_some())
+            && responses.is_some_and(|given| is_answered(&requests, given));
         let next = match (answered, rounds.get(at + 1)) {
             (false, _) => (requests, at),
             (true, Some(more)) => (read(more), at + 1),
             (true, None) => return Ok(Round::Done(responses.cloned().unwrap_or_default())),
         };
         let state = stateful.then(|| {
-            let state = format!("{name}/{}/{}", next.1, self.next_state.fetch_add(1, Ordering::Relaxed));
-            self.states.lock().unwrap().insert(state.clone(), (name.to_owned(), next.1));
+            let state = format!(
+                "{name}/{}/{}",
+                next.1,
+                self.next_state.fetch_add(1, Ordering::Relaxed)
+            );
+            self.states
+                .lock()
+                .unwrap()
+                .insert(state.clone(), (name.to_owned(), next.1));
             state
         });
         Ok(Round::Ask(InputRequiredResult::new(Some(next.0), state)))
@@ -211,7 +246,16 @@ fn not_found(uri: &str) -> ErrorData {
 
 /// Orders the levels; rmcp's have no order.
 fn severity(level: LoggingLevel) -> usize {
-    let order = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+    let order = [
+        "debug",
+        "info",
+        "notice",
+        "warning",
+        "error",
+        "critical",
+        "alert",
+        "emergency",
+    ];
     let name = json!(level);
     order.iter().position(|known| name == *known).unwrap()
 }
@@ -220,7 +264,10 @@ fn severity(level: LoggingLevel) -> usize {
 ///
 /// # Errors
 /// The missing capability, if it can answer none.
-fn possible(mut requests: InputRequests, declared: &ClientCapabilities) -> Result<InputRequests, ErrorData> {
+fn possible(
+    mut requests: InputRequests,
+    declared: &ClientCapabilities,
+) -> Result<InputRequests, ErrorData> {
     let needs = |method: &Value| match method.as_str().unwrap() {
         "sampling/createMessage" => "sampling",
         "elicitation/create" => "elicitation",
@@ -237,7 +284,9 @@ fn possible(mut requests: InputRequests, declared: &ClientCapabilities) -> Resul
         can
     });
     if requests.is_empty() {
-        return Err(ErrorData::missing_required_client_capability(read(&json!(missing))));
+        return Err(ErrorData::missing_required_client_capability(read(&json!(
+            missing
+        ))));
     }
     Ok(requests)
 }
@@ -245,7 +294,9 @@ fn possible(mut requests: InputRequests, declared: &ClientCapabilities) -> Resul
 /// Returns whether each request has a possible answer. Further answers are ignored.
 fn is_answered(requests: &InputRequests, responses: &InputResponses) -> bool {
     requests.iter().all(|(key, request)| {
-        let Some(answer) = responses.get(key) else { return false };
+        let Some(answer) = responses.get(key) else {
+            return false;
+        };
         match json!(request)["method"].as_str().unwrap() {
             "elicitation/create" => answer["action"] == "accept" && answer["content"].is_object(),
             "sampling/createMessage" => answer["content"].is_object(),
@@ -291,14 +342,22 @@ impl ServerHandler for Fixtures {
             return Ok(result(fixture).into());
         }
         if self.data["rounds"].get(name).is_some() {
-            let (responses, state) = (request.input_responses.as_ref(), request.request_state.as_deref());
+            let (responses, state) = (
+                request.input_responses.as_ref(),
+                request.request_state.as_deref(),
+            );
             return Ok(match self.round(name, responses, state, &context)? {
                 Round::Ask(result) => result.into(),
-                Round::Done(responses) => match responses.get("user_name").filter(|_| responses.len() == 1) {
-                    Some(answer) => text(&format!("Hello, {}!", answer["content"]["name"].as_str().unwrap_or("you"))),
-                    None => text(&format!("state-ok, with {}", json!(responses))),
+                Round::Done(responses) => {
+                    match responses.get("user_name").filter(|_| responses.len() == 1) {
+                        Some(answer) => text(&format!(
+                            "Hello, {}!",
+                            answer["content"]["name"].as_str().unwrap_or("you")
+                        )),
+                        None => text(&format!("state-ok, with {}", json!(responses))),
+                    }
+                    .into()
                 }
-                .into(),
             });
         }
         let result = match name {
@@ -322,9 +381,14 @@ impl ServerHandler for Fixtures {
                 self.progress(&context, 100.0).await;
                 text("Done in three steps.")
             }
-            "greet" => text(&format!("Hello, {}!", arguments["name"].as_str().unwrap_or("you"))),
+            "greet" => text(&format!(
+                "Hello, {}!",
+                arguments["name"].as_str().unwrap_or("you")
+            )),
             "test_sampling" => self.sample(&arguments, &context).await?,
-            name if self.data["elicitations"].get(name).is_some() => self.elicit(name, &arguments, &context).await?,
+            name if self.data["elicitations"].get(name).is_some() => {
+                self.elicit(name, &arguments, &context).await?
+            }
             "test_trigger_tool_change" => {
                 self.change_the_packs().await;
                 text("The packs changed.")
@@ -333,7 +397,12 @@ impl ServerHandler for Fixtures {
                 self.prompts_changed.send_replace(());
                 text("Said that the prompts changed.")
             }
-            _ => return Err(ErrorData::invalid_params(format!("Unknown tool: {name}"), None)),
+            _ => {
+                return Err(ErrorData::invalid_params(
+                    format!("Unknown tool: {name}"),
+                    None,
+                ));
+            }
         };
         Ok(result.into())
     }
@@ -343,7 +412,9 @@ impl ServerHandler for Fixtures {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Ok(ListResourcesResult::with_all_items(read(&self.data["resources"])))
+        Ok(ListResourcesResult::with_all_items(read(
+            &self.data["resources"],
+        )))
     }
 
     async fn list_resource_templates(
@@ -351,7 +422,9 @@ impl ServerHandler for Fixtures {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items(read(&self.data["templates"])))
+        Ok(ListResourceTemplatesResult::with_all_items(read(
+            &self.data["templates"],
+        )))
     }
 
     async fn read_resource(
@@ -360,11 +433,14 @@ impl ServerHandler for Fixtures {
         _: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let uri = &request.uri;
-        let id = uri.strip_prefix("test://template/").and_then(|rest| rest.strip_suffix("/data"));
+        let id = uri
+            .strip_prefix("test://template/")
+            .and_then(|rest| rest.strip_suffix("/data"));
         let mut contents = match (self.data["contents"].get(uri), id) {
             (Some(contents), _) => contents.clone(),
             (None, Some(id)) => {
-                let data = json!({"id": id, "templateTest": true, "data": format!("Data for ID: {id}")});
+                let data =
+                    json!({"id": id, "templateTest": true, "data": format!("Data for ID: {id}")});
                 json!({"mimeType": "application/json", "text": data.to_string()})
             }
             (None, None) => return Err(not_found(uri)),
@@ -373,7 +449,11 @@ impl ServerHandler for Fixtures {
         Ok(ReadResourceResult::new(vec![read(&contents)]).into())
     }
 
-    async fn subscribe(&self, request: SubscribeRequestParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
         self.known_resource(&request.uri)?;
         self.subscribed.lock().unwrap().insert(request.uri);
         Ok(())
@@ -388,10 +468,16 @@ impl ServerHandler for Fixtures {
         known.then_some(()).ok_or_else(|| not_found(&request.uri))
     }
 
-    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
         let mut accepted = SubscriptionFilter::new();
         accepted.prompts_list_changed = requested.prompts_list_changed;
-        self.listeners.lock().unwrap().push_back(self.prompts_changed.subscribe());
+        self.listeners
+            .lock()
+            .unwrap()
+            .push_back(self.prompts_changed.subscribe());
         Some(accepted)
     }
 
@@ -417,7 +503,9 @@ impl ServerHandler for Fixtures {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Ok(ListPromptsResult::with_all_items(read(&self.data["prompts"])))
+        Ok(ListPromptsResult::with_all_items(read(
+            &self.data["prompts"],
+        )))
     }
 
     async fn get_prompt(
@@ -427,18 +515,26 @@ impl ServerHandler for Fixtures {
     ) -> Result<GetPromptResponse, ErrorData> {
         let name = request.name.as_str();
         if self.data["rounds"].get(name).is_some() {
-            let (responses, state) = (request.input_responses.as_ref(), request.request_state.as_deref());
+            let (responses, state) = (
+                request.input_responses.as_ref(),
+                request.request_state.as_deref(),
+            );
             return Ok(match self.round(name, responses, state, &context)? {
                 Round::Ask(result) => result.into(),
                 Round::Done(responses) => {
-                    let said = format!("Use this context: {}", responses["user_context"]["content"]["context"]);
-                    let message = json!({"role": "user", "content": {"type": "text", "text": said}});
+                    let said = format!(
+                        "Use this context: {}",
+                        responses["user_context"]["content"]["context"]
+                    );
+                    let message =
+                        json!({"role": "user", "content": {"type": "text", "text": said}});
                     GetPromptResult::new(vec![read(&message)]).into()
                 }
             });
         }
         let messages = self.data["messages"].get(name);
-        let messages = messages.ok_or_else(|| ErrorData::invalid_params(format!("Unknown prompt: {name}"), None))?;
+        let messages = messages
+            .ok_or_else(|| ErrorData::invalid_params(format!("Unknown prompt: {name}"), None))?;
         let mut messages = messages.to_string();
         for (argument, value) in request.arguments.iter().flatten() {
             let quoted = json!(value.as_str().unwrap_or_default()).to_string();
@@ -452,16 +548,25 @@ impl ServerHandler for Fixtures {
         request: CompleteRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        if !matches!(&request.r#ref, Reference::Prompt(prompt) if prompt.name == "test_prompt_with_arguments") {
+        if !matches!(&request.r#ref, Reference::Prompt(prompt) if prompt.name == "test_prompt_with_arguments")
+        {
             return Err(ErrorData::invalid_params("nothing to complete there", None));
         }
+        let values = ["paris", "park", "party", "test"]
+            .iter()
+            .filter(|value| value.starts_with(&request.argument.value));
         let values =
-            ["paris", "park", "party", "test"].iter().filter(|value| value.starts_with(&request.argument.value));
-        let values = CompletionInfo::with_all_values(values.map(|value| (*value).to_owned()).collect());
-        Ok(CompleteResult::new(values.map_err(|error| ErrorData::internal_error(error, None))?))
+            CompletionInfo::with_all_values(values.map(|value| (*value).to_owned()).collect());
+        Ok(CompleteResult::new(
+            values.map_err(|error| ErrorData::internal_error(error, None))?,
+        ))
     }
 
-    async fn set_level(&self, request: SetLevelRequestParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
         *self.log_level.lock().unwrap() = request.level;
         Ok(())
     }

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use helmdeck_conversation::Conversations;
 use helmdeck_core::secrets::{Grant, Secrets};
-use helmdeck_core::{Builtin, CacheStatus, Clock, Code, Error, Identity, Outcome, PackName, Result, Secret};
+use helmdeck_core::{
+    Builtin, CacheStatus, Clock, Code, Error, Identity, Outcome, PackName, Result, Secret,
+};
 use helmdeck_egress::Egress;
 use helmdeck_engine::{Engine, Memory};
 use helmdeck_system::System;
@@ -23,13 +25,21 @@ pub(crate) struct Wallet(BTreeMap<&'static str, Secret>);
 impl Wallet {
     /// Makes a wallet of names and tokens.
     pub(crate) fn of(credentials: &[(&'static str, &str)]) -> Arc<Self> {
-        Arc::new(Self(credentials.iter().map(|(name, token)| (*name, Secret::new((*token).to_owned()))).collect()))
+        Arc::new(Self(
+            credentials
+                .iter()
+                .map(|(name, token)| (*name, Secret::new((*token).to_owned())))
+                .collect(),
+        ))
     }
 }
 
 impl Secrets for Wallet {
     fn grant(&self, name: &str, _: &Identity, _: &PackName) -> Result<Option<Grant>> {
-        Ok(self.0.get(name).map(|_| Grant { name: name.to_owned(), version: 1 }))
+        Ok(self.0.get(name).map(|_| Grant {
+            name: name.to_owned(),
+            version: 1,
+        }))
     }
 
     fn reveal(&self, grant: &Grant, _: &Identity, _: &PackName) -> Result<Secret> {
@@ -50,7 +60,11 @@ pub(crate) fn builtins(github: &str, clock: &Arc<ManualClock>) -> Vec<Builtin> {
 }
 
 /// Returns every pack of the program, with conversations in this place.
-pub(crate) fn builtins_with(github: &str, clock: &Arc<ManualClock>, conversations: &Conversations) -> Vec<Builtin> {
+pub(crate) fn builtins_with(
+    github: &str,
+    clock: &Arc<ManualClock>,
+    conversations: &Conversations,
+) -> Vec<Builtin> {
     let mut config = helmdeck_packs::github::Config::new(github.parse().unwrap());
     config.retry_wait = Duration::from_millis(1);
     let egress = Egress::new(helmdeck_egress::Config::default());
@@ -71,8 +85,14 @@ pub(crate) fn builtins_with(github: &str, clock: &Arc<ManualClock>, conversation
 pub(crate) async fn memory(folder: &Path, clock: &Arc<ManualClock>) -> Memory {
     let url = format!("sqlite:{}", folder.join("memory.db").display());
     let config = helmdeck_memory::Config::default();
-    let store = helmdeck_memory::open(&url, keyring(), config, Arc::clone(clock) as _).await.unwrap();
-    Memory { store, keyring: Arc::new(keyring()), system: Some(System::at(folder.join("helmdeck.db"))) }
+    let store = helmdeck_memory::open(&url, keyring(), config, Arc::clone(clock) as _)
+        .await
+        .unwrap();
+    Memory {
+        store,
+        keyring: Arc::new(keyring()),
+        system: Some(System::at(folder.join("helmdeck.db"))),
+    }
 }
 
 /// Puts an engine together whose files are in this folder.

@@ -36,12 +36,19 @@ tags = ["repo:{repo}"]
 ///
 /// The budget of a read is the default one, that of a write is short.
 pub(crate) fn hasty(hot_bytes: u64) -> CacheConfig {
-    CacheConfig { hot_bytes, write_budget: Duration::from_millis(500), ..CacheConfig::default() }
+    CacheConfig {
+        hot_bytes,
+        write_budget: Duration::from_millis(500),
+        ..CacheConfig::default()
+    }
 }
 
 /// Returns the settings for all other stores: they give time for every read and write.
 pub(crate) fn patient(hot_bytes: u64) -> CacheConfig {
-    CacheConfig { hot_bytes, ..helmdeck_testkit::patient().cache }
+    CacheConfig {
+        hot_bytes,
+        ..helmdeck_testkit::patient().cache
+    }
 }
 
 /// An engine over a real file.
@@ -64,8 +71,15 @@ impl Fixture {
     /// Makes an engine over a new file, in memory if this machine has a file system there.
     pub(crate) async fn new(cache: CacheConfig) -> Self {
         let shm = Path::new("/dev/shm");
-        let folder = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() }.unwrap();
-        let mut fixture = Self::at(&folder.path().join("data/memory.db"), cache).await.unwrap();
+        let folder = if shm.is_dir() {
+            tempfile::tempdir_in(shm)
+        } else {
+            tempfile::tempdir()
+        }
+        .unwrap();
+        let mut fixture = Self::at(&folder.path().join("data/memory.db"), cache)
+            .await
+            .unwrap();
         fixture._folder = Some(folder);
         fixture
     }
@@ -74,39 +88,66 @@ impl Fixture {
     pub(crate) async fn at(path: &Path, cache: CacheConfig) -> Result<Self, StoreError> {
         let clock = Arc::new(ManualClock::default());
         let (engine, faulty, counted) = open(path, Arc::clone(&clock), cache).await?;
-        Ok(Self { engine, clock, faulty, path: path.to_owned(), counted, answers: Mutex::default(), _folder: None })
+        Ok(Self {
+            engine,
+            clock,
+            faulty,
+            path: path.to_owned(),
+            counted,
+            answers: Mutex::default(),
+            _folder: None,
+        })
     }
 
     /// Calls the pack for the local caller.
     pub(crate) async fn call(&self, repo: &str) -> CacheStatus {
-        self.call_as(Identity::local(), json!({ "repo": repo })).await
+        self.call_as(Identity::local(), json!({ "repo": repo }))
+            .await
     }
 
     /// Calls the pack and checks the answer.
     ///
-    /// It is either what the handler answers to this input now (a miss, and then it ran exactly once). Or it is what it
-    /// has answered this caller before (a hit, and then it did not run).
+    /// It is either what the handler answers to this input now (a miss, and then it ran exactly
+    /// once). Or it is what it has answered this caller before (a hit, and then it did not run).
     pub(crate) async fn call_as(&self, identity: Identity, input: Value) -> CacheStatus {
         let place = (identity.user().to_owned(), input.to_string());
-        let call = Call::new(PackName::new("t.echo").unwrap(), input.to_string(), Arc::new(identity));
+        let call = Call::new(
+            PackName::new("t.echo").unwrap(),
+            input.to_string(),
+            Arc::new(identity),
+        );
         let before = self.counted.runs();
         let outcome = self.engine.call(call).await.unwrap();
         let output = outcome.output.to_value();
         let n = output["n"].as_u64().unwrap();
         assert_eq!(output["input"], input);
-        assert_eq!(output["padding"].as_str().unwrap().len() as u64, input["padding"].as_u64().unwrap_or(0));
+        assert_eq!(
+            output["padding"].as_str().unwrap().len() as u64,
+            input["padding"].as_u64().unwrap_or(0)
+        );
         let mut answers = self.answers.lock().unwrap();
         let status = outcome.cache.unwrap().status;
         match status {
             CacheStatus::Miss => {
-                assert_eq!(self.counted.runs(), before + 1, "{input}: the handler runs exactly once");
-                assert_eq!(n, before as u64 + 1, "{input}: a miss answers what the handler said");
+                assert_eq!(
+                    self.counted.runs(),
+                    before + 1,
+                    "{input}: the handler runs exactly once"
+                );
+                assert_eq!(
+                    n,
+                    before as u64 + 1,
+                    "{input}: a miss answers what the handler said"
+                );
                 answers.entry(place).or_default().insert(n);
             }
             CacheStatus::Hit => {
                 assert_eq!(self.counted.runs(), before, "{input}: a hit runs nothing");
                 let told = answers.get(&place).is_some_and(|told| told.contains(&n));
-                assert!(told, "{input}: a hit answers what this caller was told before, not {n}");
+                assert!(
+                    told,
+                    "{input}: a hit answers what this caller was told before, not {n}"
+                );
             }
             other => panic!("{input}: {other:?}"),
         }
@@ -128,7 +169,10 @@ impl Fixture {
 
     /// Allows a hit on this input to be the answer that another fixture got.
     pub(crate) fn expect(&self, repo: &str, other: &Self) {
-        let place = (Identity::local().user().to_owned(), json!({ "repo": repo }).to_string());
+        let place = (
+            Identity::local().user().to_owned(),
+            json!({ "repo": repo }).to_string(),
+        );
         let told = other.answers.lock().unwrap()[&place].clone();
         self.answers.lock().unwrap().insert(place, told);
     }
@@ -136,9 +180,13 @@ impl Fixture {
     /// Returns a metric: the sum over its labels.
     pub(crate) fn metric(&self, name: &str) -> u64 {
         let text = self.engine.metrics();
-        let lines =
-            text.lines().filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
-        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+        let lines = text.lines().filter(|line| {
+            line.strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with(['{', ' ']))
+        });
+        lines
+            .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+            .sum()
     }
 
     /// Returns the number of rows that did not open and counted as a miss.
@@ -146,10 +194,12 @@ impl Fixture {
         self.metric("helmdeck_store_unreadable_total")
     }
 
-    /// Returns whether the file contains the answer to an input, read through a separate connection.
+    /// Returns whether the file contains the answer to an input, read through a separate
+    /// connection.
     pub(crate) fn holds(&self, repo: &str) -> bool {
         let sql = "SELECT count(*) FROM memory_entries WHERE tags = ?1";
-        let rows = super::outside(&self.path).query_row(sql, [tags(repo)], |row| row.get::<_, i64>(0));
+        let rows =
+            super::outside(&self.path).query_row(sql, [tags(repo)], |row| row.get::<_, i64>(0));
         rows.is_ok_and(|rows| rows == 1)
     }
 }
@@ -165,21 +215,36 @@ async fn open(
     cache: CacheConfig,
 ) -> Result<(Engine, Arc<FaultyStore>, Counted), StoreError> {
     let url = format!("sqlite:{}", path.display());
-    let store =
-        helmdeck_memory::open(&url, keyring(), StoreConfig::default(), Arc::clone(&clock) as Arc<dyn Clock>).await?;
+    let store = helmdeck_memory::open(
+        &url,
+        keyring(),
+        StoreConfig::default(),
+        Arc::clone(&clock) as Arc<dyn Clock>,
+    )
+    .await?;
     let faulty = FaultyStore::new(store);
     let runs = AtomicUsize::new(0);
     let (pack, counted) = function(MANIFEST, move |_, input: Json| {
         let n = runs.fetch_add(1, Ordering::SeqCst) + 1;
         let padding = "x".repeat(input.to_value()["padding"].as_u64().unwrap_or(0) as usize);
-        let output = format!("{{\"n\":{n},\"input\":{},\"padding\":\"{padding}\"}}", input.as_str());
+        let output = format!(
+            "{{\"n\":{n},\"input\":{},\"padding\":\"{padding}\"}}",
+            input.as_str()
+        );
         async move { Ok(Reply::json(Json::parse(output).unwrap())) }
     });
-    let engine = Engine::builder(Config { cache, ..Config::default() })
-        .builtins(vec![pack])
-        .memory(Memory { store: Arc::clone(&faulty) as _, keyring: Arc::new(keyring()), system: None })
-        .clock(clock)
-        .build();
+    let engine = Engine::builder(Config {
+        cache,
+        ..Config::default()
+    })
+    .builtins(vec![pack])
+    .memory(Memory {
+        store: Arc::clone(&faulty) as _,
+        keyring: Arc::new(keyring()),
+        system: None,
+    })
+    .clock(clock)
+    .build();
     assert!(engine.refused().is_empty(), "{:?}", engine.refused());
     Ok((engine, faulty, counted))
 }

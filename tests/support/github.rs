@@ -31,11 +31,21 @@ impl GitHub {
 
         let folder = target_folder().join("testdata/github/recordings");
         let scripts = workspace().join(SCRIPTS);
-        let fetched = Command::new(scripts.join("fetch.sh")).arg(&folder).stdout(Stdio::null()).status().unwrap();
-        assert!(fetched.success(), "the recordings cannot be fetched; see above");
+        let fetched = Command::new(scripts.join("fetch.sh"))
+            .arg(&folder)
+            .stdout(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(
+            fetched.success(),
+            "the recordings cannot be fetched; see above"
+        );
 
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let log = std::env::temp_dir().join(format!("helmdeck-github-{}-{number}.jsonl", std::process::id()));
+        let log = std::env::temp_dir().join(format!(
+            "helmdeck-github-{}-{number}.jsonl",
+            std::process::id()
+        ));
         let mut process = Command::new("python3")
             .arg(scripts.join("replay.py"))
             .arg(&folder)
@@ -46,8 +56,13 @@ impl GitHub {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let port = line.trim().strip_prefix("ready ").and_then(|port| port.parse().ok());
+        BufReader::new(process.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let port = line
+            .trim()
+            .strip_prefix("ready ")
+            .and_then(|port| port.parse().ok());
         let port = port.unwrap_or_else(|| panic!("the stand-in did not start: {line:?}"));
         Self { process, port, log }
     }
@@ -73,7 +88,8 @@ impl GitHub {
         serde_json::from_str(&body).unwrap()
     }
 
-    /// Checks every body it was sent against GitHub's own `OpenAPI` description, which is fetched once.
+    /// Checks every body it was sent against GitHub's own `OpenAPI` description, which is fetched
+    /// once.
     ///
     /// # Errors
     /// What is wrong with which body.
@@ -85,7 +101,11 @@ impl GitHub {
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        if output.status.success() { Ok(said) } else { Err(said) }
+        if output.status.success() {
+            Ok(said)
+        } else {
+            Err(said)
+        }
     }
 
     fn request(&self, method: &str, path: &str, body: &str) -> (u16, String) {
@@ -99,7 +119,10 @@ impl GitHub {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+        (
+            head.split(' ').nth(1).unwrap().parse().unwrap(),
+            body.to_owned(),
+        )
     }
 }
 
@@ -113,13 +136,18 @@ impl Drop for GitHub {
 
 fn workspace() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().find(|folder| folder.join("Cargo.lock").exists()).unwrap_or(here).to_owned()
+    here.ancestors()
+        .find(|folder| folder.join("Cargo.lock").exists())
+        .unwrap_or(here)
+        .to_owned()
 }
 
-/// Returns cargo's target folder, found from where this test runs, so that it is the right one wherever
-/// it was moved to.
+/// Returns cargo's target folder, found from where this test runs, so that it is the right one
+/// wherever it was moved to.
 fn target_folder() -> PathBuf {
     let program = std::env::current_exe().unwrap();
-    let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());
+    let target = program
+        .ancestors()
+        .find(|folder| folder.join("CACHEDIR.TAG").exists());
     target.map_or_else(|| workspace().join("target"), Path::to_owned)
 }

@@ -52,12 +52,19 @@ impl Asked {
     /// Returns the messages' texts, in their order, joined by empty lines.
     pub(crate) fn prompt(&self) -> String {
         let messages = self.body["messages"].as_array().unwrap();
-        messages.iter().filter_map(|message| message["content"].as_str()).collect::<Vec<_>>().join("\n\n")
+        messages
+            .iter()
+            .filter_map(|message| message["content"].as_str())
+            .collect::<Vec<_>>()
+            .join("\n\n")
     }
 
     /// Returns the text of the last message.
     pub(crate) fn last(&self) -> &str {
-        self.body["messages"].as_array().and_then(|all| all.last()?["content"].as_str()).unwrap_or_default()
+        self.body["messages"]
+            .as_array()
+            .and_then(|all| all.last()?["content"].as_str())
+            .unwrap_or_default()
     }
 }
 
@@ -82,15 +89,25 @@ pub(crate) const TOKENS: (u64, u64) = (1000, 50);
 impl Model {
     /// Starts a model with a script.
     pub(crate) fn start(script: impl IntoIterator<Item = Reply>) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         let shared = Arc::new(Shared::default());
         let app = axum::Router::new()
             .route("/v1/chat/completions", axum::routing::post(answer))
             .with_state(Arc::clone(&shared));
-        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let listener = runtime
+            .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
+            .unwrap();
         let address = listener.local_addr().unwrap();
         runtime.spawn(async move { axum::serve(listener, app).await });
-        let model = Self { shared, address, _runtime: runtime };
+        let model = Self {
+            shared,
+            address,
+            _runtime: runtime,
+        };
         model.then(script);
         model
     }
@@ -123,7 +140,9 @@ impl Model {
     /// Waits until a request hangs here.
     #[track_caller]
     pub(crate) fn wait_until_hanging(&self) {
-        wait_for("a request to hang at the model", || *self.shared.hanging.lock().unwrap() > 0);
+        wait_for("a request to hang at the model", || {
+            *self.shared.hanging.lock().unwrap() > 0
+        });
     }
 
     /// Lets what hangs go on.
@@ -148,11 +167,20 @@ impl Drop for Hanging {
     }
 }
 
-async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, Json(body): Json<Value>) -> Response {
-    let authorization = headers.get("authorization").map(|value| value.to_str().unwrap_or_default().to_owned());
+async fn answer(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    Json(body): Json<Value>,
+) -> Response {
+    let authorization = headers
+        .get("authorization")
+        .map(|value| value.to_str().unwrap_or_default().to_owned());
     let number = {
         let mut asked = shared.asked.lock().unwrap();
-        asked.push(Asked { authorization, body });
+        asked.push(Asked {
+            authorization,
+            body,
+        });
         asked.len()
     };
     loop {
@@ -163,12 +191,19 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, Json(body
                 let _hanging = Hanging::at(&shared);
                 go_on.await;
             }
-            Some(Reply::Bash(command)) => return completion(number, &call_bash(number, &command), "tool_calls"),
+            Some(Reply::Bash(command)) => {
+                return completion(number, &call_bash(number, &command), "tool_calls");
+            }
             Some(Reply::Text(text)) => {
-                return completion(number, &json!({"role": "assistant", "content": text}), "stop");
+                return completion(
+                    number,
+                    &json!({"role": "assistant", "content": text}),
+                    "stop",
+                );
             }
             Some(Reply::Status(status, headers, body)) => {
-                let mut response = (StatusCode::from_u16(status).unwrap(), Json(body)).into_response();
+                let mut response =
+                    (StatusCode::from_u16(status).unwrap(), Json(body)).into_response();
                 for (name, value) in headers {
                     response.headers_mut().insert(name, value.parse().unwrap());
                 }

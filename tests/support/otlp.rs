@@ -1,4 +1,5 @@
-//! A collector that decodes OTLP with Google's generated classes (`otlp/collector.py`, from `PyPI`).
+//! A collector that decodes OTLP with Google's generated classes (`otlp/collector.py`, from
+//! `PyPI`).
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -29,12 +30,28 @@ impl Collector {
         let folder = tempfile::tempdir().unwrap();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/otlp/collector.py");
         let mut command = Programs::installed().python_program("python");
-        command.arg(script).arg(folder.path().join("received")).arg(refused.to_string());
-        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        command
+            .arg(script)
+            .arg(folder.path().join("received"))
+            .arg(refused.to_string());
+        let mut process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let port = line.trim().parse().unwrap_or_else(|_| panic!("the collector did not start: {line:?}"));
-        Self { process, port, folder }
+        BufReader::new(process.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let port = line
+            .trim()
+            .parse()
+            .unwrap_or_else(|_| panic!("the collector did not start: {line:?}"));
+        Self {
+            process,
+            port,
+            folder,
+        }
     }
 
     /// Returns the base URL.
@@ -48,7 +65,11 @@ impl Collector {
         let read = |line: &str| {
             let mut line: Value = serde_json::from_str(line).unwrap();
             let signal = line["signal"].as_str().unwrap().to_owned();
-            Received { signal, headers: line["headers"].take(), message: line["message"].take() }
+            Received {
+                signal,
+                headers: line["headers"].take(),
+                message: line["message"].take(),
+            }
         };
         text.lines().map(read).collect()
     }
@@ -69,12 +90,21 @@ impl Collector {
     }
 
     fn parts(&self, signal: &str, path: [&str; 3]) -> Vec<Value> {
-        let mut found: Vec<Value> =
-            self.received().into_iter().filter(|one| one.signal == signal).map(|one| one.message).collect();
+        let mut found: Vec<Value> = self
+            .received()
+            .into_iter()
+            .filter(|one| one.signal == signal)
+            .map(|one| one.message)
+            .collect();
         for name in path {
             found = found
                 .into_iter()
-                .flat_map(|mut outer| outer[name].as_array_mut().map(std::mem::take).unwrap_or_default())
+                .flat_map(|mut outer| {
+                    outer[name]
+                        .as_array_mut()
+                        .map(std::mem::take)
+                        .unwrap_or_default()
+                })
                 .collect();
         }
         found
@@ -92,7 +122,13 @@ impl Drop for Collector {
 /// Returns an attribute of a span, a log record or a point, as text.
 pub(crate) fn attribute(of: &Value, name: &str) -> Option<String> {
     let attributes = of["attributes"].as_array()?;
-    let value = &attributes.iter().find(|attribute| attribute["key"] == name)?["value"];
+    let value = &attributes
+        .iter()
+        .find(|attribute| attribute["key"] == name)?["value"];
     let (_, value) = value.as_object()?.iter().next()?;
-    Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    Some(
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned),
+    )
 }

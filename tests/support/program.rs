@@ -15,11 +15,9 @@ use serde_json::Value;
 use super::{PATIENT, STUCK, wait_for};
 
 /// A pack that answers with its input and how often it ran.
-const ECHO: &str =
-    "#!/bin/sh\ninput=$(cat)\necho run >>runs\nprintf '{\"runs\":%d,\"input\":%s}' \"$(wc -l <runs)\" \"$input\"\n";
+const ECHO: &str = "#!/bin/sh\ninput=$(cat)\necho run >>runs\nprintf '{\"runs\":%d,\"input\":%s}' \"$(wc -l <runs)\" \"$input\"\n";
 /// The same, but it says that it began and waits until it is let go.
-const SLOW: &str =
-    "#!/bin/sh\ninput=$(cat)\n: >began\nwhile [ ! -e go ]; do sleep 0.02; done\nprintf '{\"input\":%s}' \"$input\"\n";
+const SLOW: &str = "#!/bin/sh\ninput=$(cat)\n: >began\nwhile [ ! -e go ]; do sleep 0.02; done\nprintf '{\"input\":%s}' \"$input\"\n";
 
 /// What makes a run a server.
 pub(crate) const SERVE: &[&str] = &["serve", "--listen", "127.0.0.1:0"];
@@ -31,13 +29,14 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// Makes a home with the packs `test.echo` (tagged `repo:<repo>`), `test.plain` (the same without
-    /// tags) and `test.slow`.
+    /// Makes a home with the packs `test.echo` (tagged `repo:<repo>`), `test.plain` (the same
+    /// without tags) and `test.slow`.
     pub(crate) fn new() -> Self {
         Self::with_budgets(PATIENT.to_vec())
     }
 
-    /// Makes a home in which the program has its usual time for the store: for tests of a store that does not answer.
+    /// Makes a home in which the program has its usual time for the store: for tests of a store
+    /// that does not answer.
     ///
     /// A read alone has more, because a slow one would be a miss.
     pub(crate) fn hasty() -> Self {
@@ -45,7 +44,10 @@ impl Home {
     }
 
     fn with_budgets(budgets: Vec<(&'static str, &'static str)>) -> Self {
-        let home = Self { folder: tempfile::tempdir().unwrap(), budgets };
+        let home = Self {
+            folder: tempfile::tempdir().unwrap(),
+            budgets,
+        };
         std::fs::create_dir_all(home.packs()).unwrap();
         home.install("test.echo", ECHO, "tags = [\"repo:{repo}\"]");
         home.install("test.plain", ECHO, "");
@@ -70,7 +72,11 @@ impl Home {
 
     /// Writes the configuration.
     pub(crate) fn configure(&self, settings: &str) {
-        std::fs::write(self.folder.path().join(".config/helmdeck/helmdeck.toml"), settings).unwrap();
+        std::fs::write(
+            self.folder.path().join(".config/helmdeck/helmdeck.toml"),
+            settings,
+        )
+        .unwrap();
     }
 
     /// Returns the path of the store.
@@ -96,8 +102,15 @@ impl Home {
     /// It is for tests that start the program themselves.
     pub(crate) fn environment(&self, key: &str) -> BTreeMap<&'static str, String> {
         let home = self.folder.path().to_str().unwrap().to_owned();
-        let budgets = self.budgets.iter().map(|(name, value)| (*name, (*value).to_owned()));
-        let own = [("HOME", home), ("PATH", "/usr/bin:/bin".to_owned()), ("HELMDECK_MEMORY_KEY", key.to_owned())];
+        let budgets = self
+            .budgets
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()));
+        let own = [
+            ("HOME", home),
+            ("PATH", "/usr/bin:/bin".to_owned()),
+            ("HELMDECK_MEMORY_KEY", key.to_owned()),
+        ];
         budgets.chain(own).collect()
     }
 
@@ -131,7 +144,10 @@ impl Home {
         let run = self.run(key, &[&["run"], arguments, &["--json"]].concat());
         assert_eq!(run.code, 0, "{}", run.stderr);
         let outcome: Value = serde_json::from_str(&run.stdout).unwrap();
-        (outcome["cache"]["status"].as_str().unwrap().to_owned(), outcome["output"].clone())
+        (
+            outcome["cache"]["status"].as_str().unwrap().to_owned(),
+            outcome["output"].clone(),
+        )
     }
 }
 
@@ -190,7 +206,11 @@ impl Answer {
     /// Returns the cache status, or the error code.
     pub(crate) fn status(&self) -> String {
         let json = self.json();
-        json["cache"]["status"].as_str().or(json["code"].as_str()).unwrap_or_default().to_owned()
+        json["cache"]["status"]
+            .as_str()
+            .or(json["code"].as_str())
+            .unwrap_or_default()
+            .to_owned()
     }
 }
 
@@ -233,25 +253,50 @@ impl Server {
     pub(crate) fn launch(mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
-        let (stderr, lines) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&log));
+        let (stderr, lines) = (
+            BufReader::new(child.stderr.take().unwrap()),
+            Arc::clone(&log),
+        );
         // A program that logs to a pipe without a reader would stop when it is full.
         std::thread::spawn(move || {
-            stderr.lines().map_while(Result::ok).for_each(|line| lines.lock().unwrap().push(line))
+            stderr
+                .lines()
+                .map_while(Result::ok)
+                .for_each(|line| lines.lock().unwrap().push(line))
         });
-        let mut server = Self { child, address: String::new(), log };
+        let mut server = Self {
+            child,
+            address: String::new(),
+            log,
+        };
         wait_for("the server to listen", || {
             let ended = server.child.try_wait().unwrap();
-            assert!(ended.is_none(), "the server ended ({ended:?}): {:?}", server.log.lock().unwrap());
+            assert!(
+                ended.is_none(),
+                "the server ended ({ended:?}): {:?}",
+                server.log.lock().unwrap()
+            );
             server.says("listening on http://")
         });
         let log = server.log.lock().unwrap().join("\n");
-        server.address = log.split("listening on http://").nth(1).unwrap().split('"').next().unwrap().to_owned();
+        server.address = log
+            .split("listening on http://")
+            .nth(1)
+            .unwrap()
+            .split('"')
+            .next()
+            .unwrap()
+            .to_owned();
         server
     }
 
     /// Takes another program that answers HTTP at an address: a balancer.
     pub(crate) fn beside(child: Child, address: String) -> Self {
-        Self { child, address, log: Arc::default() }
+        Self {
+            child,
+            address,
+            log: Arc::default(),
+        }
     }
 
     /// Returns its address and port.
@@ -276,28 +321,43 @@ impl Server {
 
     /// Says whether the log holds a text.
     pub(crate) fn says(&self, text: &str) -> bool {
-        self.log.lock().unwrap().iter().any(|line| line.contains(text))
+        self.log
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|line| line.contains(text))
     }
 
     /// Sends a request, `None` if the connection failed before the answer was whole.
     pub(crate) fn try_ask(&self, head: &str, body: &str) -> Option<Answer> {
         let answer = self.exchange(head, body)?;
-        let announced = answer.header("content-length").and_then(|length| length.parse().ok());
+        let announced = answer
+            .header("content-length")
+            .and_then(|length| length.parse().ok());
         (announced == Some(answer.body.len())).then_some(answer)
     }
 
-    /// Sends a request and reads until the server closes: also an answer in chunks, and one without a body.
+    /// Sends a request and reads until the server closes: also an answer in chunks, and one without
+    /// a body.
     pub(crate) fn exchange(&self, head: &str, body: &str) -> Option<Answer> {
         let mut stream = TcpStream::connect(&self.address).ok()?;
         stream.set_read_timeout(Some(STUCK)).unwrap();
         let (line, headers) = head.split_once('\n').unwrap_or((head, ""));
-        let headers = if headers.is_empty() { String::new() } else { format!("{headers}\r\n") };
+        let headers = if headers.is_empty() {
+            String::new()
+        } else {
+            format!("{headers}\r\n")
+        };
         let (address, length) = (&self.address, body.len());
         write!(stream, "{line} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         let (head, body) = answer.split_once("\r\n\r\n")?;
-        let mut answer = Answer { code: head[9..12].parse().unwrap(), head: head.to_owned(), body: body.to_owned() };
+        let mut answer = Answer {
+            code: head[9..12].parse().unwrap(),
+            head: head.to_owned(),
+            body: body.to_owned(),
+        };
         if answer.header("transfer-encoding") == Some("chunked") {
             answer.body = join_chunks(&answer.body)?;
         }
@@ -338,12 +398,22 @@ impl Server {
     /// Asks for a cached answer and nothing else; returns `hit` or `cache_miss`.
     #[track_caller]
     pub(crate) fn look(&self, pack: &str, input: &Value) -> String {
-        self.ask(&format!("POST /api/v1/packs/{pack}\nCache-Control: only-if-cached"), &input.to_string()).status()
+        self.ask(
+            &format!("POST /api/v1/packs/{pack}\nCache-Control: only-if-cached"),
+            &input.to_string(),
+        )
+        .status()
     }
 
     /// Sends a signal: `-TERM` or `-KILL`.
     pub(crate) fn signal(&self, signal: &str) {
-        assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args([signal, &self.child.id().to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 
     /// Waits for the end and returns the exit code.

@@ -49,17 +49,35 @@ impl<'a> McpClient<'a> {
     fn declaring(server: &'a Server, headers: String, capabilities: &Value) -> Self {
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": REVISION, "capabilities": capabilities, "clientInfo": {"name": "test", "version": "1"}}});
-        let answer = server.exchange(&format!("POST /mcp\n{headers}"), &hello.to_string()).unwrap();
+        let answer = server
+            .exchange(&format!("POST /mcp\n{headers}"), &hello.to_string())
+            .unwrap();
         assert_eq!(answer.code, 200, "{}", answer.body);
-        let session = answer.header("mcp-session-id").expect("a session id").to_owned();
-        let client = Self { server, headers, session };
-        assert_eq!(client.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).0, 202);
+        let session = answer
+            .header("mcp-session-id")
+            .expect("a session id")
+            .to_owned();
+        let client = Self {
+            server,
+            headers,
+            session,
+        };
+        assert_eq!(
+            client
+                .post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+                .0,
+            202
+        );
         client
     }
 
     /// The same connection parameters, with the session id of another client.
     pub(crate) fn with_session_of(&self, other: &McpClient<'_>) -> Self {
-        Self { server: self.server, headers: self.headers.clone(), session: other.session.clone() }
+        Self {
+            server: self.server,
+            headers: self.headers.clone(),
+            session: other.session.clone(),
+        }
     }
 
     /// Returns the id of the session.
@@ -71,7 +89,9 @@ impl<'a> McpClient<'a> {
     pub(crate) fn post(&self, message: &Value) -> (u16, Option<Value>) {
         let answer = self.send(&message.to_string());
         let id = message.get("id");
-        let found = messages(&answer.body).into_iter().find(|found| id.is_some() && found.get("id") == id);
+        let found = messages(&answer.body)
+            .into_iter()
+            .find(|found| id.is_some() && found.get("id") == id);
         (answer.code, found)
     }
 
@@ -87,7 +107,8 @@ impl<'a> McpClient<'a> {
     /// Sends a request and returns its result.
     #[track_caller]
     pub(crate) fn ask(&self, method: &str, params: &Value) -> Value {
-        let (code, answer) = self.post(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}));
+        let (code, answer) =
+            self.post(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}));
         let answer = answer.unwrap_or_else(|| panic!("{method}: no answer, HTTP {code}"));
         assert!(answer.get("error").is_none(), "{method}: {answer}");
         answer["result"].clone()

@@ -61,15 +61,28 @@ pub(crate) fn runs(name: &str, session: &str) -> Builtin {
 fn command(input: &Value) -> Exec {
     let argv: Vec<&str> = match &input["sh"] {
         Value::String(script) => vec!["sh", "-c", script],
-        _ => input["argv"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect(),
+        _ => input["argv"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|word| word.as_str().unwrap())
+            .collect(),
     };
     let mut command = Exec::new(argv);
-    command.timeout = input["timeout_ms"].as_u64().map_or(STUCK, Duration::from_millis);
+    command.timeout = input["timeout_ms"]
+        .as_u64()
+        .map_or(STUCK, Duration::from_millis);
     command.cwd = input["cwd"].as_str().unwrap_or_default().to_owned();
-    command.stdin = input["stdin"].as_str().unwrap_or_default().to_owned().into();
+    command.stdin = input["stdin"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+        .into();
     command.merge_stderr = input["merge"].as_bool().unwrap_or_default();
     for (name, value) in input["env"].as_object().into_iter().flatten() {
-        command.env.insert(name.clone(), value.as_str().unwrap().to_owned());
+        command
+            .env
+            .insert(name.clone(), value.as_str().unwrap().to_owned());
     }
     command
 }
@@ -93,8 +106,8 @@ pub(crate) fn place(data: &Path) -> SessionPlace {
 }
 
 impl SessionFixture {
-    /// Makes an engine with the packs `test.once` (its session ends with the call), `test.keep` (it is
-    /// kept) and `test.maybe` (only if one is pinned).
+    /// Makes an engine with the packs `test.once` (its session ends with the call), `test.keep` (it
+    /// is kept) and `test.maybe` (only if one is pinned).
     pub(crate) fn new() -> Self {
         Self::with(|_| {})
     }
@@ -110,16 +123,35 @@ impl SessionFixture {
     pub(crate) fn engine(data: &Path, change: impl FnOnce(&mut Config)) -> Engine {
         let mut config = helmdeck_testkit::patient();
         change(&mut config);
-        let builtins = vec![runs("once", ""), runs("keep", "preserve = true"), runs("maybe", "optional = true")];
-        let engine = Engine::builder(config).builtins(builtins).sessions(place(data)).build();
+        let builtins = vec![
+            runs("once", ""),
+            runs("keep", "preserve = true"),
+            runs("maybe", "optional = true"),
+        ];
+        let engine = Engine::builder(config)
+            .builtins(builtins)
+            .sessions(place(data))
+            .build();
         assert!(engine.refused().is_empty(), "{:?}", engine.refused());
         engine
     }
 
     /// Calls a pack as a caller.
-    pub(crate) async fn call_as(&self, identity: &Identity, pack: &str, input: Value) -> Result<(Came, Outcome)> {
+    pub(crate) async fn call_as(
+        &self,
+        identity: &Identity,
+        pack: &str,
+        input: Value,
+    ) -> Result<(Came, Outcome)> {
         let name = PackName::new(&format!("test.{pack}")).unwrap();
-        let outcome = self.engine.call(Call::new(name, input.to_string(), Arc::new(identity.clone()))).await?;
+        let outcome = self
+            .engine
+            .call(Call::new(
+                name,
+                input.to_string(),
+                Arc::new(identity.clone()),
+            ))
+            .await?;
         let value: Value = serde_json::from_slice(outcome.output.bytes()).unwrap();
         let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
         let came = Came {
@@ -140,14 +172,27 @@ impl SessionFixture {
 
     /// Runs a command in a session that ends with the call.
     pub(crate) async fn once(&self, input: Value) -> Came {
-        self.call_as(&Identity::local(), "once", input).await.unwrap().0
+        self.call_as(&Identity::local(), "once", input)
+            .await
+            .unwrap()
+            .0
     }
 
     /// Makes a session that is kept, and returns it as this process sees it.
-    pub(crate) async fn kept(&self, identity: &Identity, script: &str) -> Arc<dyn helmdeck_core::session::Session> {
-        let (came, _) = self.call_as(identity, "keep", json!({ "sh": script })).await.unwrap();
+    pub(crate) async fn kept(
+        &self,
+        identity: &Identity,
+        script: &str,
+    ) -> Arc<dyn helmdeck_core::session::Session> {
+        let (came, _) = self
+            .call_as(identity, "keep", json!({ "sh": script }))
+            .await
+            .unwrap();
         assert_eq!(came.ended, "0", "{came:?}");
-        self.engine.session(identity, &came.session.unwrap()).await.unwrap()
+        self.engine
+            .session(identity, &came.session.unwrap())
+            .await
+            .unwrap()
     }
 
     /// Returns the folders of sessions that are on the disk.
@@ -156,18 +201,28 @@ impl SessionFixture {
     }
 }
 
-/// Returns the folders of sessions of a data folder that are on the disk, whatever state they are in.
+/// Returns the folders of sessions of a data folder that are on the disk, whatever state they are
+/// in.
 pub(crate) fn folders(data: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(data.join("sessions")) else { return Vec::new() };
-    entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect()
+    let Ok(entries) = std::fs::read_dir(data.join("sessions")) else {
+        return Vec::new();
+    };
+    entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect()
 }
 
 /// Returns the processes that have this text in their command line.
 fn running(marker: &str) -> impl Iterator<Item = std::path::PathBuf> {
-    let entries = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let entries = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path());
     entries.filter(move |process| {
         let line = std::fs::read(process.join("cmdline")).unwrap_or_default();
-        line.windows(marker.len()).any(|part| part == marker.as_bytes())
+        line.windows(marker.len())
+            .any(|part| part == marker.as_bytes())
     })
 }
 
@@ -180,7 +235,14 @@ pub(crate) fn is_running(marker: &str) -> bool {
 pub(crate) fn end_running(marker: &str) {
     for process in running(marker) {
         let id = process.file_name().unwrap().to_owned();
-        assert!(std::process::Command::new("kill").arg(id).status().unwrap().success(), "{marker}");
+        assert!(
+            std::process::Command::new("kill")
+                .arg(id)
+                .status()
+                .unwrap()
+                .success(),
+            "{marker}"
+        );
     }
 }
 
@@ -189,7 +251,11 @@ pub(crate) fn cgroup_of(marker: &str) -> Option<PathBuf> {
     let holds = |cgroup: &Path| {
         let pids = std::fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
         let line = |pid: &str| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        pids.lines().any(|pid| line(pid).windows(marker.len()).any(|part| part == marker.as_bytes()))
+        pids.lines().any(|pid| {
+            line(pid)
+                .windows(marker.len())
+                .any(|part| part == marker.as_bytes())
+        })
     };
     let mut todo = vec![PathBuf::from("/sys/fs/cgroup")];
     while let Some(folder) = todo.pop() {
@@ -197,7 +263,12 @@ pub(crate) fn cgroup_of(marker: &str) -> Option<PathBuf> {
             if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 continue;
             }
-            if entry.file_name().to_string_lossy().starts_with("helmdeck-run-") && holds(&entry.path()) {
+            if entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with("helmdeck-run-")
+                && holds(&entry.path())
+            {
                 return Some(entry.path());
             }
             todo.push(entry.path());

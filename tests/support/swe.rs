@@ -19,7 +19,8 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Returns what `tests/run` installed; without `tests/run`, installs the same (about a minute, once).
+    /// Returns what `tests/run` installed; without `tests/run`, installs the same (about a minute,
+    /// once).
     ///
     /// The environment gives the places: `HELMDECK_TEST_SWE_PYTEST`, `HELMDECK_TEST_SWE_MINI` and
     /// `HELMDECK_TEST_SWE_TASKS`, all three or none.
@@ -27,34 +28,61 @@ impl Programs {
     pub(crate) fn installed() -> &'static Self {
         static FOUND: OnceLock<Programs> = OnceLock::new();
         FOUND.get_or_init(|| {
-            let names = ["HELMDECK_TEST_SWE_PYTEST", "HELMDECK_TEST_SWE_MINI", "HELMDECK_TEST_SWE_TASKS"];
-            let given = names.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var_os(name)?.into())));
+            let names = [
+                "HELMDECK_TEST_SWE_PYTEST",
+                "HELMDECK_TEST_SWE_MINI",
+                "HELMDECK_TEST_SWE_TASKS",
+            ];
+            let given = names
+                .iter()
+                .filter_map(|name| Some(((*name).to_owned(), std::env::var_os(name)?.into())));
             let given: HashMap<String, PathBuf> = given.collect();
             let places = if given.is_empty() { install() } else { given };
             let [pytest, mini, tasks] = names.map(|name| {
-                let place =
-                    places.get(name).unwrap_or_else(|| panic!("{name} is not set, but another of {names:?} is"));
+                let place = places
+                    .get(name)
+                    .unwrap_or_else(|| panic!("{name} is not set, but another of {names:?} is"));
                 assert!(place.exists(), "{name}: there is no {}", place.display());
                 place.clone()
             });
-            Self { pytest, mini, tasks }
+            Self {
+                pytest,
+                mini,
+                tasks,
+            }
         })
     }
 
     /// Returns a task: `parse` or `sqlparse`.
     pub(crate) fn task(&self, name: &'static str) -> Task {
         let folder = self.tasks.join(name);
-        assert!(folder.join("origin.git").exists(), "there is no task {name}");
-        Task { name, folder, python: self.pytest.join("bin/python") }
+        assert!(
+            folder.join("origin.git").exists(),
+            "there is no task {name}"
+        );
+        Task {
+            name,
+            folder,
+            python: self.pytest.join("bin/python"),
+        }
     }
 }
 
 fn install() -> HashMap<String, PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/swe/install.sh");
-    let output = Command::new(script).stderr(Stdio::inherit()).output().unwrap();
-    assert!(output.status.success(), "the programs cannot be installed; see above");
+    let output = Command::new(script)
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "the programs cannot be installed; see above"
+    );
     let said = String::from_utf8(output.stdout).unwrap();
-    said.lines().filter_map(|line| line.split_once('=')).map(|(name, place)| (name.to_owned(), place.into())).collect()
+    said.lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, place)| (name.to_owned(), place.into()))
+        .collect()
 }
 
 /// A real bug: a package at a release that has it, with the tests of the release that has not.
@@ -91,20 +119,43 @@ impl Task {
     /// Clones it into a new folder, by the name of the package.
     pub(crate) fn clone_into(&self, folder: &Path) -> PathBuf {
         let to = folder.join(self.name);
-        git(folder, &["clone", "-q", self.origin().to_str().unwrap(), to.to_str().unwrap()]);
+        git(
+            folder,
+            &[
+                "clone",
+                "-q",
+                self.origin().to_str().unwrap(),
+                to.to_str().unwrap(),
+            ],
+        );
         to
     }
 
-    /// Runs its tests in a folder: all, or those that are named. Says which of them passed as a whole,
-    /// and what pytest said.
+    /// Runs its tests in a folder: all, or those that are named. Says which of them passed as a
+    /// whole, and what pytest said.
     pub(crate) fn test(&self, folder: &Path, names: &[String]) -> (bool, String) {
         let mut command = Command::new(&self.python);
-        command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts="]);
+        command.args([
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-o",
+            "addopts=",
+        ]);
         let all = ["tests".to_owned()];
         command.args(if names.is_empty() { &all } else { names });
-        command.current_dir(folder).env_clear().env("PYTHONPATH", ".").env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+            .current_dir(folder)
+            .env_clear()
+            .env("PYTHONPATH", ".")
+            .env("PYTHONDONTWRITEBYTECODE", "1");
         let Output { status, stdout, .. } = command.stdin(Stdio::null()).output().unwrap();
-        (status.success(), String::from_utf8_lossy(&stdout).into_owned())
+        (
+            status.success(),
+            String::from_utf8_lossy(&stdout).into_owned(),
+        )
     }
 
     /// Checks that a patch fixes the bug.

@@ -61,7 +61,11 @@ impl Held {
             }
             Phase::Push | Phase::Pushed => {
                 fixture.model.then(mended);
-                fixture.git.tell(if phase == Phase::Push { "stall-push" } else { "stall-pushed" });
+                fixture.git.tell(if phase == Phase::Push {
+                    "stall-push"
+                } else {
+                    "stall-pushed"
+                });
                 json!({"mode": "branch"})
             }
         };
@@ -71,23 +75,34 @@ impl Held {
             Phase::Clone | Phase::Push | Phase::Pushed => fixture.git.wait_until_stalled(),
             Phase::Model => fixture.model.wait_until_hanging(),
             Phase::Command | Phase::Tests => {
-                wait_for("the command to run", || !processes_with(&command).is_empty());
+                wait_for("the command to run", || {
+                    !processes_with(&command).is_empty()
+                });
             }
         }
         assert_eq!(job(&server, &id, None)["state"], "running");
         let below = processes(server.pid());
-        let below = below
-            .into_iter()
-            .filter(|(id, line, _)| *id != server.pid() && !String::from_utf8_lossy(line).contains("__reaper"));
+        let below = below.into_iter().filter(|(id, line, _)| {
+            *id != server.pid() && !String::from_utf8_lossy(line).contains("__reaper")
+        });
         let below = below.map(|(id, ..)| id).collect();
-        Self { fixture, server, id, below, command }
+        Self {
+            fixture,
+            server,
+            id,
+            below,
+            command,
+        }
     }
 
     /// Waits until no process of the run is left.
     #[track_caller]
     pub(super) fn wait_until_gone(&self) {
         wait_for("the processes of the run to end", || {
-            let left = self.below.iter().any(|id| std::path::Path::new(&format!("/proc/{id}")).exists());
+            let left = self
+                .below
+                .iter()
+                .any(|id| std::path::Path::new(&format!("/proc/{id}")).exists());
             !left && processes_with(&self.command).is_empty()
         });
     }
@@ -96,7 +111,11 @@ impl Held {
     #[track_caller]
     pub(super) fn assert_nothing_half_pushed(&self, phase: Phase) {
         let pushed = self.fixture.pushed();
-        assert_eq!(pushed.len(), usize::from(phase == Phase::Pushed), "{phase:?}: {pushed:?}");
+        assert_eq!(
+            pushed.len(),
+            usize::from(phase == Phase::Pushed),
+            "{phase:?}: {pushed:?}"
+        );
         for (branch, _) in pushed {
             let bare = self.fixture.git.bare(&self.fixture.repository());
             let difference = crate::support::git::git(&bare, &["diff", &format!("main..{branch}")]);
@@ -108,17 +127,43 @@ impl Held {
 /// Cancels a run in this phase, and looks for what is left of it.
 fn cancelled_at(phase: Phase) {
     let held = Held::at(phase);
-    let (code, answer) = ask(&held.server, &format!("DELETE /api/v1/jobs/{}", held.id), None, "");
+    let (code, answer) = ask(
+        &held.server,
+        &format!("DELETE /api/v1/jobs/{}", held.id),
+        None,
+        "",
+    );
     assert!([200, 202].contains(&code), "{phase:?}: {code} {answer}");
-    wait_for("the job to be cancelled", || job(&held.server, &held.id, None)["state"] == "cancelled");
+    wait_for("the job to be cancelled", || {
+        job(&held.server, &held.id, None)["state"] == "cancelled"
+    });
     held.wait_until_gone();
-    wait_for("the session to be gone", || held.fixture.sessions().is_empty());
+    wait_for("the session to be gone", || {
+        held.fixture.sessions().is_empty()
+    });
     held.assert_nothing_half_pushed(phase);
-    let (code, answer) = ask(&held.server, &format!("GET /api/v1/jobs/{}/result", held.id), None, "");
-    assert_eq!((code, &answer["code"]), (499, &json!("cancelled")), "{answer}");
+    let (code, answer) = ask(
+        &held.server,
+        &format!("GET /api/v1/jobs/{}/result", held.id),
+        None,
+        "",
+    );
+    assert_eq!(
+        (code, &answer["code"]),
+        (499, &json!("cancelled")),
+        "{answer}"
+    );
     // Cancelling once more changes nothing, and the server goes on.
-    let (code, again) = ask(&held.server, &format!("DELETE /api/v1/jobs/{}", held.id), None, "");
-    assert!(code < 300 && again["state"] == "cancelled", "{code} {again}");
+    let (code, again) = ask(
+        &held.server,
+        &format!("DELETE /api/v1/jobs/{}", held.id),
+        None,
+        "",
+    );
+    assert!(
+        code < 300 && again["state"] == "cancelled",
+        "{code} {again}"
+    );
     let running: Value = ask(&held.server, "GET /api/v1/jobs?state=running", None, "").1;
     assert!(!running.to_string().contains(&held.id), "{running}");
 }

@@ -13,12 +13,24 @@ fn killed_at(phase: Phase) {
     held.wait_until_gone();
 
     let server = held.fixture.server();
-    wait_for("the session to be swept", || held.fixture.sessions().is_empty());
+    wait_for("the session to be swept", || {
+        held.fixture.sessions().is_empty()
+    });
     let found = job(&server, &held.id, None);
     assert_eq!(found["state"], "failed", "{phase:?}: {found}");
     let error = &found["error"];
-    assert!(error["message"].as_str().or(error["detail"].as_str()).unwrap().contains("stopped"), "{found}");
-    assert!(error.to_string().contains("later"), "it says that it can be run again: {found}");
+    assert!(
+        error["message"]
+            .as_str()
+            .or(error["detail"].as_str())
+            .unwrap()
+            .contains("stopped"),
+        "{found}"
+    );
+    assert!(
+        error.to_string().contains("later"),
+        "it says that it can be run again: {found}"
+    );
     let running = ask(&server, "GET /api/v1/jobs?state=running", None, "").1;
     assert!(!running.to_string().contains(&held.id), "{running}");
     held.assert_nothing_half_pushed(phase);
@@ -30,7 +42,10 @@ fn killed_at(phase: Phase) {
     held.fixture.model.forget();
     held.fixture.model.then([done()]);
     let outcome = held.fixture.solve(&server, serde_json::json!({}));
-    assert_eq!(outcome["output"]["success"], false, "nothing was changed: {outcome}");
+    assert_eq!(
+        outcome["output"]["success"], false,
+        "nothing was changed: {outcome}"
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! `swe.solve` with the real program, end to end: real bugs of real packages, a real git server over
-//! HTTP with a login, the real sandbox, and a model that says what its script says.
+//! `swe.solve` with the real program, end to end: real bugs of real packages, a real git server
+//! over HTTP with a login, the real sandbox, and a model that says what its script says.
 
 mod cancel;
 mod crash;
@@ -48,8 +48,11 @@ impl Fixture {
     /// The same, with more settings.
     fn with(task: &'static str, script: impl IntoIterator<Item = Reply>, settings: &str) -> Self {
         let programs = Programs::installed();
-        let (home, git, model) =
-            (Home::new(), GitServer::with_login("x-access-token", GIT_SECRET), Model::start(script));
+        let (home, git, model) = (
+            Home::new(),
+            GitServer::with_login("x-access-token", GIT_SECRET),
+            Model::start(script),
+        );
         let task = programs.task(task);
         git.add(&format!("acme/{}.git", task.name), &task.origin());
         let (endpoint, pytest) = (model.url(), programs.pytest.display());
@@ -58,7 +61,12 @@ impl Fixture {
              [egress]\nallow = [\"127.0.0.1\"]\n\
              [sessions]\nread_only_paths = [\"{pytest}\"]\npath = [\"{pytest}/bin\"]\n{settings}"
         ));
-        let fixture = Self { home, git, model, task };
+        let fixture = Self {
+            home,
+            git,
+            model,
+            task,
+        };
         fixture.set("git", GIT_SECRET);
         fixture.set("llm", MODEL_SECRET);
         fixture
@@ -66,7 +74,16 @@ impl Fixture {
 
     /// Puts a credential for this machine into the vault, with a grant for every caller.
     fn set(&self, name: &str, secret: &str) {
-        let grants = ["--type", "api_key", "--host", "127.0.0.1", "--allow", "*/*", "--pack", "*"];
+        let grants = [
+            "--type",
+            "api_key",
+            "--host",
+            "127.0.0.1",
+            "--allow",
+            "*/*",
+            "--pack",
+            "*",
+        ];
         let arguments = [&["vault", "set", name][..], &grants].concat();
         let mut command = self.home.command(KEY, &arguments);
         let run = feed(command.env("HELMDECK_VAULT_KEY", VAULT_KEY), secret);
@@ -85,7 +102,10 @@ impl Fixture {
             "task": "Mend the bug that the failing tests show",
             "credential": "git",
         });
-        input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        input
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         input
     }
 
@@ -96,7 +116,11 @@ impl Fixture {
 
     /// Starts a server with more in its environment.
     fn server_with(&self, more: &[(&str, &str)]) -> Server {
-        let settings = [&[("HELMDECK_VAULT_KEY", VAULT_KEY), ("HELMDECK_LOG", "debug")], more].concat();
+        let settings = [
+            &[("HELMDECK_VAULT_KEY", VAULT_KEY), ("HELMDECK_LOG", "debug")],
+            more,
+        ]
+        .concat();
         Server::start_with(&self.home, KEY, &settings)
     }
 
@@ -112,21 +136,31 @@ impl Fixture {
     /// Returns the folders of existing sessions.
     fn sessions(&self) -> Vec<PathBuf> {
         let folder = self.home.data().join("sessions");
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let entries = std::fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path());
         entries.filter(|path| path.is_dir()).collect()
     }
 
     /// Returns the existing branches besides `main`.
     fn pushed(&self) -> Vec<(String, String)> {
         let branches = self.git.branches(&self.repository());
-        branches.into_iter().filter(|(name, _)| name != "main").collect()
+        branches
+            .into_iter()
+            .filter(|(name, _)| name != "main")
+            .collect()
     }
 }
 
 /// Asks for a path, as the bearer of a token.
 #[track_caller]
 fn ask(server: &Server, head: &str, token: Option<&str>, body: &str) -> (u16, Value) {
-    let head = token.map_or_else(|| head.to_owned(), |token| format!("{head}\nAuthorization: Bearer {token}"));
+    let head = token.map_or_else(
+        || head.to_owned(),
+        |token| format!("{head}\nAuthorization: Bearer {token}"),
+    );
     let answer = server.ask(&head, body);
     (answer.code, answer.json())
 }
@@ -134,7 +168,12 @@ fn ask(server: &Server, head: &str, token: Option<&str>, body: &str) -> (u16, Va
 /// Starts a run as a job and returns its id.
 #[track_caller]
 fn submit(server: &Server, input: &Value, token: Option<&str>) -> String {
-    let (code, job) = ask(server, "POST /api/v1/packs/swe.solve/jobs", token, &input.to_string());
+    let (code, job) = ask(
+        server,
+        "POST /api/v1/packs/swe.solve/jobs",
+        token,
+        &input.to_string(),
+    );
     assert_eq!(code, 202, "{job}");
     job["id"].as_str().unwrap().to_owned()
 }
@@ -169,11 +208,17 @@ fn artifact(server: &Server, key: &str) -> Value {
 
 /// Returns the processes, as `id command line`, whose command line holds a text.
 fn processes_with(text: &str) -> Vec<String> {
-    let all = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
-        let id: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
-        Some(format!("{id} {}", String::from_utf8_lossy(&line).replace('\0', " ")))
-    });
+    let all = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| {
+            let id: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+            Some(format!(
+                "{id} {}",
+                String::from_utf8_lossy(&line).replace('\0', " ")
+            ))
+        });
     all.filter(|line| line.contains(text)).collect()
 }
 
@@ -181,5 +226,9 @@ fn processes_with(text: &str) -> Vec<String> {
 fn endless() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("sleep 86{:05}{:04}", std::process::id() % 100_000, NEXT.fetch_add(1, Ordering::Relaxed))
+    format!(
+        "sleep 86{:05}{:04}",
+        std::process::id() % 100_000,
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
 }

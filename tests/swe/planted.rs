@@ -77,33 +77,70 @@ fn planted_files_never_run_outside_the_sandbox() {
     let outside = tempfile::tempdir().unwrap();
     open_to_all(outside.path());
     let plant = PLANT.replace('@', outside.path().to_str().unwrap());
-    fixture.model.then([bash(fixture.task.mend()), bash(plant), done()]);
+    fixture
+        .model
+        .then([bash(fixture.task.mend()), bash(plant), done()]);
     let server = fixture.server();
-    let outcome =
-        fixture.solve(&server, json!({"mode": "branch", "test_command": "git status --short; git diff --stat; true"}));
+    let outcome = fixture.solve(
+        &server,
+        json!({"mode": "branch", "test_command": "git status --short; git diff --stat; true"}),
+    );
     let output = &outcome["output"];
-    assert!(fixture.model.asked()[2].last().contains("planted"), "{}", fixture.model.asked()[2].last());
+    assert!(
+        fixture.model.asked()[2].last().contains("planted"),
+        "{}",
+        fixture.model.asked()[2].last()
+    );
     assert_eq!(output["success"], true, "{output}");
-    let ran: Vec<_> = std::fs::read_dir(outside.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let ran: Vec<_> = std::fs::read_dir(outside.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert!(ran.is_empty(), "these ran outside: {ran:?}");
 
-    // What was pushed is the change, at the server that was named, and the change holds nothing of the rest.
+    // What was pushed is the change, at the server that was named, and the change holds nothing of
+    // the rest.
     let branch = output["branch"].as_str().unwrap();
     let bare = fixture.git.bare(&fixture.repository());
     let names = git(&bare, &["diff", "--name-only", &format!("main..{branch}")]);
-    assert_eq!(names.lines().collect::<Vec<_>>(), [".gitattributes", ".gitmodules", "parse.py"]);
+    assert_eq!(
+        names.lines().collect::<Vec<_>>(),
+        [".gitattributes", ".gitmodules", "parse.py"]
+    );
     let pushed = git(&bare, &["show", &format!("{branch}:parse.py")]);
-    assert!(pushed.contains("\"%f\": \"[0-9]{1,6}\""), "no filter changed it");
-    fixture.task.assert_mended_by(output["patch"].as_str().unwrap());
-    assert!(fixture.git.log().iter().all(|line| line["user"].is_null() || line["user"] == "x-access-token"));
-    // The traps are real: outside of a sandbox, git itself walks into one. (It then waits for a filter
-    // that says nothing.)
+    assert!(
+        pushed.contains("\"%f\": \"[0-9]{1,6}\""),
+        "no filter changed it"
+    );
+    fixture
+        .task
+        .assert_mended_by(output["patch"].as_str().unwrap());
+    assert!(
+        fixture
+            .git
+            .log()
+            .iter()
+            .all(|line| line["user"].is_null() || line["user"] == "x-access-token")
+    );
+    // The traps are real: outside of a sandbox, git itself walks into one. (It then waits for a
+    // filter that says nothing.)
     let proof = tempfile::tempdir().unwrap();
     let planted = PLANT.replace('@', outside.path().to_str().unwrap());
     let mut walk = std::process::Command::new("bash");
-    walk.args(["-c", &format!("{planted}\ntimeout -k 1 3 git add -A </dev/null")])
-        .current_dir(fixture.task.clone_into(proof.path()));
-    walk.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", proof.path());
-    walk.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).status().unwrap();
-    assert!(outside.path().join("filter").exists(), "outside of a sandbox the same commands leave traces");
+    walk.args([
+        "-c",
+        &format!("{planted}\ntimeout -k 1 3 git add -A </dev/null"),
+    ])
+    .current_dir(fixture.task.clone_into(proof.path()));
+    walk.env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("HOME", proof.path());
+    walk.stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    assert!(
+        outside.path().join("filter").exists(),
+        "outside of a sandbox the same commands leave traces"
+    );
 }

@@ -5,18 +5,33 @@ use super::*;
 impl Desk {
     /// Returns the packs of a program that was started in a session.
     fn within(self, session: &str) -> Self {
-        let environment = ProjectEnvironment { session: Some(session.to_owned()), ..super::environment() };
-        let config = Config { root: Some(self.root().to_owned()), run: true, environment };
-        Self { packs: super::super::packs(&config), ..self }
+        let environment = ProjectEnvironment {
+            session: Some(session.to_owned()),
+            ..super::environment()
+        };
+        let config = Config {
+            root: Some(self.root().to_owned()),
+            run: true,
+            environment,
+        };
+        Self {
+            packs: super::super::packs(&config),
+            ..self
+        }
     }
 }
 
 #[tokio::test]
 async fn in_a_session_that_ended_meanwhile_nothing_is_changed_and_everything_is_read() {
     let desk = Desk::new(true);
-    let session = desk.call("start", json!({"what": "Make it answer"})).await["session"].as_str().unwrap().to_owned();
+    let session = desk.call("start", json!({"what": "Make it answer"})).await["session"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let desk = desk.within(&session);
-    let added = desk.call("features_add", json!({"name": "It answers"})).await;
+    let added = desk
+        .call("features_add", json!({"name": "It answers"}))
+        .await;
     let learned = json!({"kind": "decision", "context": "c", "decision": "d", "rationale": "r"});
     desk.call("remember", learned.clone()).await;
     desk.call("done", json!({"leave": "enough"})).await;
@@ -35,11 +50,21 @@ async fn in_a_session_that_ended_meanwhile_nothing_is_changed_and_everything_is_
     ] {
         let error = desk.refused(verb, input).await;
         assert_eq!(error.code(), Code::NotFound, "{verb}: {error}");
-        assert!(error.message().contains("E_SESSION_OVER"), "{verb}: {error}");
+        assert!(
+            error.message().contains("E_SESSION_OVER"),
+            "{verb}: {error}"
+        );
     }
     assert_eq!(desk.call("features_list", json!({})).await, features);
     assert_eq!(git(desk.root(), &["rev-parse", "HEAD"]), head);
-    for verb in ["prime", "health", "knowledge_search", "issue_list", "skill", "checkpoint_list"] {
+    for verb in [
+        "prime",
+        "health",
+        "knowledge_search",
+        "issue_list",
+        "skill",
+        "checkpoint_list",
+    ] {
         desk.call(verb, json!({})).await;
     }
 }

@@ -15,11 +15,22 @@ fn every_manifest_is_understood_and_its_examples_fit() {
         .iter()
         .map(|builtin| {
             let manifest = manifest(builtin);
-            assert_eq!(manifest.handler, HandlerSpec::Builtin(manifest.name.to_string()));
-            assert_eq!(builtin.file, format!("packs/{}.toml", manifest.name.as_str().replace('.', "/")));
+            assert_eq!(
+                manifest.handler,
+                HandlerSpec::Builtin(manifest.name.to_string())
+            );
+            assert_eq!(
+                builtin.file,
+                format!("packs/{}.toml", manifest.name.as_str().replace('.', "/"))
+            );
             assert!(!manifest.examples.is_empty(), "{}", manifest.name);
             assert_eq!(manifest.credentials.len(), 1, "{}", manifest.name);
-            assert_eq!(manifest.input.source()["additionalProperties"], json!(false), "{}", manifest.name);
+            assert_eq!(
+                manifest.input.source()["additionalProperties"],
+                json!(false),
+                "{}",
+                manifest.name
+            );
             manifest.name.to_string()
         })
         .collect();
@@ -34,7 +45,13 @@ fn every_manifest_is_understood_and_its_examples_fit() {
         "list_prs",
         "search",
     ];
-    assert_eq!(names, expected.iter().map(|verb| format!("github.{verb}")).collect());
+    assert_eq!(
+        names,
+        expected
+            .iter()
+            .map(|verb| format!("github.{verb}"))
+            .collect()
+    );
 }
 
 #[test]
@@ -44,13 +61,19 @@ fn readers_are_cached_with_a_tag_and_writers_purge_it() {
         let memory = manifest.memory.as_ref().unwrap();
         let input = json!({"repo": "a/b"});
         let tags = |templates: &[helmdeck_core::template::Template]| -> Vec<String> {
-            templates.iter().map(|template| template.fill(&input).unwrap().text).collect()
+            templates
+                .iter()
+                .map(|template| template.fill(&input).unwrap().text)
+                .collect()
         };
         if manifest.read_only {
             let cache = memory.cache.as_ref().unwrap();
             assert!(cache.revalidate, "{}", manifest.name);
-            let (seconds, expected) =
-                if manifest.name.as_str() == "github.search" { (60, vec![]) } else { (300, vec!["github:a/b"]) };
+            let (seconds, expected) = if manifest.name.as_str() == "github.search" {
+                (60, vec![])
+            } else {
+                (300, vec!["github:a/b"])
+            };
             assert_eq!(
                 (cache.ttl.as_secs(), tags(&cache.tags)),
                 (seconds, expected.into_iter().map(Into::into).collect())
@@ -70,13 +93,23 @@ fn a_repository_that_is_none_never_reaches_a_handler() {
         if input.get("repo").is_none() {
             continue;
         }
-        for text in ["a", "a/b/c", "../b", "a/..", "a/.", "a/b?x=1", "a/b%2f..", "a/b#", "a/b\n", " a/b", ""] {
+        for text in [
+            "a", "a/b/c", "../b", "a/..", "a/.", "a/b?x=1", "a/b%2f..", "a/b#", "a/b\n", " a/b", "",
+        ] {
             input["repo"] = Value::from(text);
-            assert!(manifest.input.validate(&input).is_err(), "{} accepts {text:?}", manifest.name);
+            assert!(
+                manifest.input.validate(&input).is_err(),
+                "{} accepts {text:?}",
+                manifest.name
+            );
         }
         for text in ["a/b", "rust-lang/rust.vim", "a/..b", "A_1/.github"] {
             input["repo"] = Value::from(text);
-            assert!(manifest.input.validate(&input).is_ok(), "{} refuses {text:?}", manifest.name);
+            assert!(
+                manifest.input.validate(&input).is_ok(),
+                "{} refuses {text:?}",
+                manifest.name
+            );
         }
     }
 }

@@ -34,7 +34,11 @@ pub(super) struct Answer {
 
 impl Answer {
     pub(super) fn new(status: u16, body: &Value) -> Self {
-        Self { status: Some(status), head: String::new(), body: body.to_string() }
+        Self {
+            status: Some(status),
+            head: String::new(),
+            body: body.to_string(),
+        }
     }
 
     pub(super) fn silence() -> Self {
@@ -49,7 +53,10 @@ impl Answer {
     /// Answers 304 if the request names this `ETag`.
     pub(super) fn etag(self, asked: &Asked, etag: &str) -> Self {
         if asked.header("if-none-match") == Some(etag) {
-            return Self { status: Some(304), ..Self::default() };
+            return Self {
+                status: Some(304),
+                ..Self::default()
+            };
         }
         self.header("etag", etag)
     }
@@ -61,7 +68,9 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) async fn start(answer: impl Fn(&Asked, &str) -> Answer + Send + Sync + 'static) -> Self {
+    pub(super) async fn start(
+        answer: impl Fn(&Asked, &str) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -82,11 +91,19 @@ impl Server {
                 let Some(request) = request else { continue };
                 let answer = answer(&request, &base);
                 log.lock().unwrap().push(request);
-                let Some(status) = answer.status else { continue };
-                let length =
-                    if status == 304 { String::new() } else { format!("content-length: {}\r\n", answer.body.len()) };
+                let Some(status) = answer.status else {
+                    continue;
+                };
+                let length = if status == 304 {
+                    String::new()
+                } else {
+                    format!("content-length: {}\r\n", answer.body.len())
+                };
                 let body = if status == 304 { "" } else { &answer.body };
-                let text = format!("HTTP/1.1 {status} x\r\nconnection: close\r\n{length}{}\r\n{body}", answer.head);
+                let text = format!(
+                    "HTTP/1.1 {status} x\r\nconnection: close\r\n{length}{}\r\n{body}",
+                    answer.head
+                );
                 let _ = stream.write_all(text.as_bytes()).await;
             }
         });
@@ -117,8 +134,13 @@ fn parse(bytes: &[u8]) -> Option<Asked> {
         // One chunk is enough for what tests send: size, text, the empty chunk.
         let (size, rest) = body.split_once("\r\n")?;
         let size = usize::from_str_radix(size, 16).ok()?;
-        return rest.ends_with("0\r\n\r\n").then(|| Asked { body: rest[..size].to_owned(), ..asked });
+        return rest.ends_with("0\r\n\r\n").then(|| Asked {
+            body: rest[..size].to_owned(),
+            ..asked
+        });
     }
-    let length: usize = asked.header("content-length").map_or(0, |length| length.parse().unwrap());
+    let length: usize = asked
+        .header("content-length")
+        .map_or(0, |length| length.parse().unwrap());
     (body.len() >= length).then_some(asked)
 }

@@ -46,25 +46,48 @@ async fn each_pack_sends_what_github_asks_for() {
         ),
     ] {
         let reply = deck.run(pack, input, With::token("t")).await.unwrap();
-        assert_eq!((reply.upstream_calls, output(&reply)["html_url"].as_str()), (1, Some("https://h/7")), "{pack}");
+        assert_eq!(
+            (reply.upstream_calls, output(&reply)["html_url"].as_str()),
+            (1, Some("https://h/7")),
+            "{pack}"
+        );
         let asked = server.take().remove(0);
         assert_eq!((asked.method.as_str(), asked.path.as_str()), ("POST", path));
         assert_eq!(asked.header("content-type"), Some("application/json"));
-        assert_eq!(serde_json::from_str::<Value>(&asked.body).unwrap(), body, "{pack}");
+        assert_eq!(
+            serde_json::from_str::<Value>(&asked.body).unwrap(),
+            body,
+            "{pack}"
+        );
     }
 }
 
 #[tokio::test]
 async fn what_may_have_been_done_is_never_sent_again() {
     for (answer, expected) in [
-        (Answer::silence as fn() -> Answer, "GitHub's answer got lost; what was asked may have been done"),
-        (|| Answer::new(502, &json!({})), "GitHub answered 502 for /repos/a/b/issues"),
-        (|| Answer::new(200, &json!([])), "GitHub answered 200 for /repos/a/b/issues"),
+        (
+            Answer::silence as fn() -> Answer,
+            "GitHub's answer got lost; what was asked may have been done",
+        ),
+        (
+            || Answer::new(502, &json!({})),
+            "GitHub answered 502 for /repos/a/b/issues",
+        ),
+        (
+            || Answer::new(200, &json!([])),
+            "GitHub answered 200 for /repos/a/b/issues",
+        ),
     ] {
         let server = Server::start(move |_, _| answer()).await;
         let input = json!({"repo": "a/b", "title": "t"});
-        let error = Packs::at(&server.url).run("github.create_issue", input, With::token("t")).await.unwrap_err();
-        assert_eq!((error.code(), error.message()), (Code::HandlerFailed, expected));
+        let error = Packs::at(&server.url)
+            .run("github.create_issue", input, With::token("t"))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (error.code(), error.message()),
+            (Code::HandlerFailed, expected)
+        );
         assert_eq!(server.take().len(), 1, "{expected}");
     }
 }
@@ -73,21 +96,34 @@ async fn what_may_have_been_done_is_never_sent_again() {
 async fn a_renamed_repository_is_written_to_once_with_the_same_body() {
     let server = Server::start(|asked, base| match asked.path.as_str() {
         "/repositories/1/issues" => Answer::new(201, &created()),
-        _ => Answer::new(307, &json!({})).header("location", &format!("{base}/repositories/1/issues")),
+        _ => Answer::new(307, &json!({}))
+            .header("location", &format!("{base}/repositories/1/issues")),
     })
     .await;
     let input = json!({"repo": "a/old", "title": "t"});
-    Packs::at(&server.url).run("github.create_issue", input, With::token("t")).await.unwrap();
+    Packs::at(&server.url)
+        .run("github.create_issue", input, With::token("t"))
+        .await
+        .unwrap();
     let asked = server.take();
     assert_eq!(asked.len(), 2);
-    assert_eq!((asked[1].body.as_str(), asked[1].method.as_str()), (asked[0].body.as_str(), "POST"));
+    assert_eq!(
+        (asked[1].body.as_str(), asked[1].method.as_str()),
+        (asked[0].body.as_str(), "POST")
+    );
     assert_eq!(asked[1].header("authorization"), Some("Bearer t"));
 }
 
 #[tokio::test]
 async fn a_write_is_not_redirected_to_another_host() {
-    let server = Server::start(|_, _| Answer::new(307, &json!({})).header("location", "https://evil.example/x")).await;
+    let server = Server::start(|_, _| {
+        Answer::new(307, &json!({})).header("location", "https://evil.example/x")
+    })
+    .await;
     let input = json!({"repo": "a/old", "title": "t"});
-    let error = Packs::at(&server.url).run("github.create_issue", input, With::token("t")).await.unwrap_err();
+    let error = Packs::at(&server.url)
+        .run("github.create_issue", input, With::token("t"))
+        .await
+        .unwrap_err();
     assert_eq!(error.message(), "GitHub's answer links to another host");
 }

@@ -34,8 +34,9 @@ impl Fifo {
     /// `internal` if the system refuses.
     pub(super) fn serve(folder: &Path, name: &str, content: impl SecretParts) -> Result<Self> {
         let path = folder.join(name);
-        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
-            .map_err(|error| Error::new(Code::Internal, "a pipe cannot be made").with_source(error))?;
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).map_err(|error| {
+            Error::new(Code::Internal, "a pipe cannot be made").with_source(error)
+        })?;
         let place = path.clone();
         let writer = tokio::spawn(async move {
             loop {
@@ -55,7 +56,10 @@ impl Fifo {
                 }
             }
         });
-        Ok(Self { path, writer: writer.abort_handle() })
+        Ok(Self {
+            path,
+            writer: writer.abort_handle(),
+        })
     }
 
     /// Returns its path.

@@ -18,7 +18,14 @@ const MAX_BYTES: u64 = 64 << 10;
 const MAX_BORROWED: usize = 16;
 
 /// The files that git reads in the folder of a repository, each of which could be a link.
-const PARTS: [&str; 6] = ["HEAD", "commondir", "config", "packed-refs", "refs", "objects"];
+const PARTS: [&str; 6] = [
+    "HEAD",
+    "commondir",
+    "config",
+    "packed-refs",
+    "refs",
+    "objects",
+];
 
 /// The same for a folder of objects.
 const OBJECT_PARTS: [&str; 3] = ["info", "pack", "info/alternates"];
@@ -27,21 +34,29 @@ impl Git {
     /// Checks a folder of this machine and resolves its links.
     ///
     /// # Errors
-    /// `forbidden` if the folder, or anything that git reads for it, may not be used; `not_found` if it
-    /// is no repository.
+    /// `forbidden` if the folder, or anything that git reads for it, may not be used; `not_found`
+    /// if it is no repository.
     pub(super) fn folder(&self, url: &RepoUrl) -> Result<RepoUrl> {
         let folder = url.folder().unwrap_or_default();
         let shown = folder.to_string_lossy().escape_debug().to_string();
-        let none = || Error::new(Code::NotFound, format!("there is no repository at \"{shown}\""));
+        let none = || {
+            Error::new(
+                Code::NotFound,
+                format!("there is no repository at \"{shown}\""),
+            )
+        };
         let forbidden = || {
-            let message = format!("\"{shown}\" may not be used; the operator can allow it with repo.paths");
+            let message =
+                format!("\"{shown}\" may not be used; the operator can allow it with repo.paths");
             Error::new(Code::Forbidden, message)
         };
         let real = folder.canonicalize();
         // A caller without access to a folder does not learn whether it exists.
         let real = match real {
             Ok(real) if self.config().paths.allow(&real) => real,
-            Err(error) if matches!(self.config().paths, Paths::All) => return Err(none().with_source(error)),
+            Err(error) if matches!(self.config().paths, Paths::All) => {
+                return Err(none().with_source(error));
+            }
             _ => return Err(forbidden()),
         };
         if !real.is_dir() {
@@ -50,11 +65,16 @@ impl Git {
         }
         // git would search above a folder that is no repository.
         let own = [real.join(".git"), real.clone()];
-        let own = own.into_iter().find(|own| own.is_file() || own.join("HEAD").exists()).ok_or_else(none)?;
+        let own = own
+            .into_iter()
+            .find(|own| own.is_file() || own.join("HEAD").exists())
+            .ok_or_else(none)?;
         if matches!(self.config().paths, Paths::Below(_)) && !self.is_inside(&own) {
             return Err(forbidden());
         }
-        let text = real.to_str().ok_or_else(|| Error::new(Code::InvalidInput, "repo_url must be UTF-8 text"))?;
+        let text = real
+            .to_str()
+            .ok_or_else(|| Error::new(Code::InvalidInput, "repo_url must be UTF-8 text"))?;
         RepoUrl::parse(text)
     }
 
@@ -62,14 +82,22 @@ impl Git {
     ///
     /// Source: gitrepository-layout(5).
     fn is_inside(&self, dot_git: &Path) -> bool {
-        let allowed = |path: &Path| path.canonicalize().is_ok_and(|real| self.config().paths.allow(&real));
+        let allowed = |path: &Path| {
+            path.canonicalize()
+                .is_ok_and(|real| self.config().paths.allow(&real))
+        };
         // A missing file refers to nothing.
         let parts = |folder: &Path, parts: &[&str]| {
             let mut paths = parts.iter().map(|part| folder.join(part));
             allowed(folder) && paths.all(|path| path.symlink_metadata().is_err() || allowed(&path))
         };
-        let Some(folders) = folders(dot_git) else { return false };
-        let mut objects: Vec<PathBuf> = folders.iter().map(|folder| folder.join("objects")).collect();
+        let Some(folders) = folders(dot_git) else {
+            return false;
+        };
+        let mut objects: Vec<PathBuf> = folders
+            .iter()
+            .map(|folder| folder.join("objects"))
+            .collect();
         objects.retain(|folder| folder.symlink_metadata().is_ok());
         if !folders.iter().all(|folder| parts(folder, &PARTS)) {
             return false;
@@ -79,8 +107,13 @@ impl Git {
             if next > MAX_BORROWED || !parts(folder, &OBJECT_PARTS) {
                 return false;
             }
-            let Some(text) = read(&folder.join("info/alternates")) else { return false };
-            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+            let Some(text) = read(&folder.join("info/alternates")) else {
+                return false;
+            };
+            let lines = text
+                .lines()
+                .map(str::trim)
+                .filter(|line| !line.is_empty() && !line.starts_with('#'));
             let borrowed: Vec<PathBuf> = lines.map(|line| folder.join(line)).collect();
             objects.extend(borrowed);
             next += 1;
@@ -111,5 +144,7 @@ fn read(file: &Path) -> Option<String> {
     if !found.is_file() || found.len() > MAX_BYTES {
         return None;
     }
-    std::fs::read(file).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    std::fs::read(file)
+        .ok()
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -1,8 +1,9 @@
 //! Runs git for trusted work on clean repositories.
 //!
-//! It never runs in a folder that commands of a session can change. git gets its own environment and settings and none
-//! of this machine: no hooks, no helpers, no aliases, and only the protocol that the address needs. A secret is passed
-//! through a named pipe, never by argument, variable or file.
+//! It never runs in a folder that commands of a session can change. git gets its own environment
+//! and settings and none of this machine: no hooks, no helpers, no aliases, and only the protocol
+//! that the address needs. A secret is passed through a named pipe, never by argument, variable or
+//! file.
 
 mod agent;
 mod config;

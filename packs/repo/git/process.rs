@@ -6,7 +6,8 @@ use helmdeck_core::{Code, Error, Result};
 use helmdeck_process::{Capture, Failure, Group, Pipes};
 use tokio::process::Command;
 
-/// Maximum length kept of the end of stderr, in bytes: the reason for a failure is in the last lines.
+/// Maximum length kept of the end of stderr, in bytes: the reason for a failure is in the last
+/// lines.
 const STDERR_BYTES: usize = 16 << 10;
 
 /// A program that ended.
@@ -46,7 +47,11 @@ fn cannot_start(command: &Command, error: std::io::Error) -> Error {
         _ => Code::Internal,
     };
     let program = command.as_std().get_program().to_string_lossy();
-    Error::new(code, format!("{program} cannot be started on this machine; is it installed?")).with_source(error)
+    Error::new(
+        code,
+        format!("{program} cannot be started on this machine; is it installed?"),
+    )
+    .with_source(error)
 }
 
 /// Runs a program to its end.
@@ -59,7 +64,12 @@ pub(super) async fn run(
     max_output: usize,
     longest: Duration,
 ) -> Result<Finished> {
-    let run = helmdeck_process::run(&mut command, stdin, Capture::all(max_output), Capture::tail(STDERR_BYTES));
+    let run = helmdeck_process::run(
+        &mut command,
+        stdin,
+        Capture::all(max_output),
+        Capture::tail(STDERR_BYTES),
+    );
     match tokio::time::timeout(longest, run).await {
         Ok(Ok(finished)) => Ok(Finished {
             status: finished.status.code(),
@@ -67,10 +77,13 @@ pub(super) async fn run(
             stderr: finished.stderr.into_text(),
         }),
         Ok(Err(Failure::Start(error))) => Err(cannot_start(&command, error)),
-        Ok(Err(Failure::TooLarge(limit))) => {
-            Err(Error::new(Code::TooLarge, format!("git answered with more than {limit} bytes")))
+        Ok(Err(Failure::TooLarge(limit))) => Err(Error::new(
+            Code::TooLarge,
+            format!("git answered with more than {limit} bytes"),
+        )),
+        Ok(Err(failure)) => {
+            Err(Error::new(Code::Internal, "a program was lost").with_source(failure))
         }
-        Ok(Err(failure)) => Err(Error::new(Code::Internal, "a program was lost").with_source(failure)),
         Err(_) => Err(Error::new(Code::Timeout, "git did not finish in time")),
     }
 }

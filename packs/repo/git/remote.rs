@@ -95,21 +95,33 @@ impl Git {
     ///
     /// # Errors
     /// `forbidden` for a folder that may not be used, a host that may not be reached, or a named
-    /// credential that is not for the host; `credential_invalid` for a credential that cannot be one of
-    /// this repository; `not_found` for a missing folder.
-    pub(crate) async fn open(&self, url: &RepoUrl, credential: Option<Secret>, named: bool) -> Result<Remote> {
+    /// credential that is not for the host; `credential_invalid` for a credential that cannot be
+    /// one of this repository; `not_found` for a missing folder.
+    pub(crate) async fn open(
+        &self,
+        url: &RepoUrl,
+        credential: Option<Secret>,
+        named: bool,
+    ) -> Result<Remote> {
         let scratch = scratch()?;
         let mut url = url.clone();
         let mut settings = Settings::speaking(url.transport().name());
-        let marks = Marks { asked: scratch.path().join("asked"), rejected: scratch.path().join("rejected") };
+        let marks = Marks {
+            asked: scratch.path().join("asked"),
+            rejected: scratch.path().join("rejected"),
+        };
         let mut variables = Vec::new();
         let (mut proxy, mut fifo, mut agent, mut used) = (None, None, None, None);
         if let Some(host) = url.host().cloned() {
             used = self.credential_for(&url, credential, named)?;
             let target = Target::only(host, url.port());
-            let opened =
-                self.egress.proxy(target, ProxyConfig::default()).await.map_err(|error| {
-                    Error::new(Code::ResourceExhausted, "no proxy can be started").with_source(error)
+            let opened = self
+                .egress
+                .proxy(target, ProxyConfig::default())
+                .await
+                .map_err(|error| {
+                    Error::new(Code::ResourceExhausted, "no proxy can be started")
+                        .with_source(error)
                 })?;
             match url.transport() {
                 Transport::Ssh => {
@@ -126,7 +138,10 @@ impl Git {
                     variables.push(("http_proxy", opened.url()));
                     variables.push(("https_proxy", opened.url()));
                     fifo = login(&url, used.as_ref(), scratch.path())?;
-                    settings.add(&format!("credential.{}.helper", url.origin()), &helper(fifo.as_ref(), &marks));
+                    settings.add(
+                        &format!("credential.{}.helper", url.origin()),
+                        &helper(fifo.as_ref(), &marks),
+                    );
                 }
             }
             proxy = Some(opened);
@@ -151,17 +166,33 @@ impl Git {
 
     /// Checks that a credential may be sent to a host.
     ///
-    /// A credential that the caller did not name is left out for other hosts. It is also left out over http, where
-    /// anyone on the network path could read it.
-    fn credential_for(&self, url: &RepoUrl, credential: Option<Secret>, named: bool) -> Result<Option<Secret>> {
-        let Some(secret) = credential else { return Ok(None) };
+    /// A credential that the caller did not name is left out for other hosts. It is also left out
+    /// over http, where anyone on the network path could read it.
+    fn credential_for(
+        &self,
+        url: &RepoUrl,
+        credential: Option<Secret>,
+        named: bool,
+    ) -> Result<Option<Secret>> {
+        let Some(secret) = credential else {
+            return Ok(None);
+        };
         let host = &url.host().map(ToString::to_string).unwrap_or_default();
         if url.is_readable_on_the_way() {
             let message = "no credential goes over http, where everybody on the way can read it; use the https address";
-            return if named { Err(Error::new(Code::Forbidden, message)) } else { Ok(None) };
+            return if named {
+                Err(Error::new(Code::Forbidden, message))
+            } else {
+                Ok(None)
+            };
         }
         let plain = host.trim_start_matches('[').trim_end_matches(']');
-        let by_operator = || self.config.credential_hosts.iter().any(|glob| glob.matches(plain));
+        let by_operator = || {
+            self.config
+                .credential_hosts
+                .iter()
+                .any(|glob| glob.matches(plain))
+        };
         if secret.is_bound_to(host) || (secret.expose_for(host).is_ok() && by_operator()) {
             return Ok(Some(secret));
         }
@@ -189,14 +220,23 @@ impl Git {
     /// It uses neither the user's settings nor the user's keys, and connects through the proxy.
     fn ssh(&self, proxy: &Proxy, agent: Option<&Agent>) -> Result<String> {
         let connect = self.config.connect.as_ref().ok_or_else(|| {
-            Error::new(Code::Forbidden, "ssh cannot be used here; use the https address of the repository")
+            Error::new(
+                Code::Forbidden,
+                "ssh cannot be used here; use the https address of the repository",
+            )
         })?;
         // ssh reads %h and %p in this line, and puts `exec` in front; a shell reads the rest.
         let program = quoted(connect).replace('%', "%%");
         let through = format!("ProxyCommand={program} __connect {} %h %p", proxy.address());
-        let identity = agent.map_or_else(|| "none".to_owned(), |agent| agent.socket().display().to_string());
-        let known =
-            self.config.known_hosts.as_ref().map_or_else(|| "none".to_owned(), |path| path.display().to_string());
+        let identity = agent.map_or_else(
+            || "none".to_owned(),
+            |agent| agent.socket().display().to_string(),
+        );
+        let known = self
+            .config
+            .known_hosts
+            .as_ref()
+            .map_or_else(|| "none".to_owned(), |path| path.display().to_string());
         let options = [
             format!("IdentityAgent={identity}"),
             "IdentityFile=none".to_owned(),
@@ -214,7 +254,10 @@ impl Git {
             "ServerAliveInterval=30".to_owned(),
             through,
         ];
-        let options: String = options.iter().map(|option| format!(" -o {}", quoted(Path::new(option)))).collect();
+        let options: String = options
+            .iter()
+            .map(|option| format!(" -o {}", quoted(Path::new(option))))
+            .collect();
         Ok(format!("ssh -F /dev/null{options}"))
     }
 }
@@ -243,7 +286,9 @@ impl Remote {
     /// As [`Remote::fetch`].
     pub(crate) async fn list(&self) -> Result<Refs> {
         let url = self.url.to_string();
-        let finished = self.run(self.scratch.path(), &["ls-remote", "--symref", "--", &url]).await?;
+        let finished = self
+            .run(self.scratch.path(), &["ls-remote", "--symref", "--", &url])
+            .await?;
         if !finished.succeeded() {
             return Err(self.failure(&finished));
         }
@@ -266,10 +311,16 @@ impl Remote {
     /// Fetches into a clean bare repository.
     ///
     /// # Errors
-    /// `credential_invalid` if the server wants another credential; `not_found` if the repository or the ref does not
-    /// exist; `forbidden` if the host may not be reached or its key changed; `timeout` if it does not answer;
-    /// `too_large` if the repository grows over its limit; `handler_failed` otherwise.
-    pub(crate) async fn fetch(&self, repository: &Path, depth: Option<u32>, specs: &[&str]) -> Result<()> {
+    /// `credential_invalid` if the server wants another credential; `not_found` if the repository
+    /// or the ref does not exist; `forbidden` if the host may not be reached or its key changed;
+    /// `timeout` if it does not answer; `too_large` if the repository grows over its limit;
+    /// `handler_failed` otherwise.
+    pub(crate) async fn fetch(
+        &self,
+        repository: &Path,
+        depth: Option<u32>,
+        specs: &[&str],
+    ) -> Result<()> {
         let url = self.url.to_string();
         let depth = depth.map(|depth| format!("--depth={depth}"));
         let mut arguments = vec![
@@ -292,7 +343,11 @@ impl Remote {
             error = size::outgrown(repository, most) => return Err(error),
         };
         size::check(repository, most).await?;
-        if finished.succeeded() { Ok(()) } else { Err(self.failure(&finished)) }
+        if finished.succeeded() {
+            Ok(())
+        } else {
+            Err(self.failure(&finished))
+        }
     }
 
     /// Returns whether the last run ended without a signal, so that nothing is half written.
@@ -306,12 +361,26 @@ impl Remote {
     ///
     /// # Errors
     /// `conflict` if the branch exists or the server does not take it; else as [`Remote::fetch`].
-    pub(crate) async fn push_new_branch(&self, repository: &Path, commit: &str, branch: &str) -> Result<()> {
+    pub(crate) async fn push_new_branch(
+        &self,
+        repository: &Path,
+        commit: &str,
+        branch: &str,
+    ) -> Result<()> {
         let url = self.url.to_string();
-        let (lease, spec) =
-            (format!("--force-with-lease=refs/heads/{branch}:"), format!("{commit}:refs/heads/{branch}"));
+        let (lease, spec) = (
+            format!("--force-with-lease=refs/heads/{branch}:"),
+            format!("{commit}:refs/heads/{branch}"),
+        );
         let receiver = format!("--receive-pack={OWN_RECEIVER}");
-        let mut arguments = vec!["push", "--quiet", "--porcelain", "--no-verify", "--no-signed", &lease];
+        let mut arguments = vec![
+            "push",
+            "--quiet",
+            "--porcelain",
+            "--no-verify",
+            "--no-signed",
+            &lease,
+        ];
         if self.url.transport() == Transport::File {
             arguments.push(&receiver);
         }
@@ -320,7 +389,11 @@ impl Remote {
         if let Some(error) = reason::of_rejection(&finished, branch) {
             return Err(error);
         }
-        if finished.succeeded() { Ok(()) } else { Err(self.failure(&finished)) }
+        if finished.succeeded() {
+            Ok(())
+        } else {
+            Err(self.failure(&finished))
+        }
     }
 
     fn failure(&self, finished: &Finished) -> Error {
@@ -336,17 +409,23 @@ impl Remote {
 
     async fn run(&self, folder: &Path, arguments: &[&str]) -> Result<Finished> {
         let mut command = self.git.command(self.scratch.path(), &self.settings);
-        command.args(arguments).envs(self.variables.iter().map(|(name, value)| (name, value))).current_dir(folder);
+        command
+            .args(arguments)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .current_dir(folder);
         self.ended_by_itself.store(false, Ordering::Relaxed);
         let finished = process::run(command, [], MAX_OUTPUT, LONGEST).await?;
-        self.ended_by_itself.store(finished.ended_by_itself(), Ordering::Relaxed);
+        self.ended_by_itself
+            .store(finished.ended_by_itself(), Ordering::Relaxed);
         Ok(finished)
     }
 }
 
 /// Prepares the answer of the credential helper.
 fn login(url: &RepoUrl, credential: Option<&Secret>, folder: &Path) -> Result<Option<Fifo>> {
-    let Some(secret) = credential else { return Ok(None) };
+    let Some(secret) = credential else {
+        return Ok(None);
+    };
     let host = url.host().map(ToString::to_string).unwrap_or_default();
     let text = secret.expose_for(&host)?.trim();
     if is_private_key(text) {
@@ -361,14 +440,27 @@ fn login(url: &RepoUrl, credential: Option<&Secret>, folder: &Path) -> Result<Op
             "the credential is empty or has line ends, which no token has",
         ));
     }
-    Fifo::serve(folder, "login", Login { user, secret: secret.clone(), host }).map(Some)
+    Fifo::serve(
+        folder,
+        "login",
+        Login {
+            user,
+            secret: secret.clone(),
+            host,
+        },
+    )
+    .map(Some)
 }
 
 /// Returns the credential helper: it answers with the login, and records what git asks.
 fn helper(login: Option<&Fifo>, marks: &Marks) -> String {
-    let answer = login.map_or_else(String::new, |login| format!(" cat {};", quoted(login.path())));
+    let answer = login.map_or_else(String::new, |login| {
+        format!(" cat {};", quoted(login.path()))
+    });
     let (asked, rejected) = (quoted(&marks.asked), quoted(&marks.rejected));
-    format!("!f() {{ case \"$1\" in get) : >{asked};{answer} ;; erase) : >{rejected} ;; esac; }}; f")
+    format!(
+        "!f() {{ case \"$1\" in get) : >{asked};{answer} ;; erase) : >{rejected} ;; esac; }}; f"
+    )
 }
 
 fn is_private_key(text: &str) -> bool {

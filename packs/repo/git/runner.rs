@@ -30,7 +30,10 @@ pub(crate) struct Git {
 impl Git {
     /// Makes a runner. Starts nothing yet.
     pub(crate) fn new(config: Config, egress: Egress) -> Self {
-        Self { config: Arc::new(config), egress }
+        Self {
+            config: Arc::new(config),
+            egress,
+        }
     }
 
     /// Returns the operator's settings.
@@ -40,10 +43,12 @@ impl Git {
 
     /// Runs git on a clean repository of ours, without any network, and returns how it ended.
     ///
-    /// `folder` is the repository, or where one is made; `variables` are added to git's environment.
+    /// `folder` is the repository, or where one is made; `variables` are added to git's
+    /// environment.
     ///
     /// # Errors
-    /// `internal` if git cannot be started; `timeout`; `too_large` if it prints more than a run may.
+    /// `internal` if git cannot be started; `timeout`; `too_large` if it prints more than a run
+    /// may.
     pub(crate) async fn local(
         &self,
         folder: &Path,
@@ -53,7 +58,10 @@ impl Git {
     ) -> Result<Finished> {
         let scratch = scratch()?;
         let mut command = self.command(scratch.path(), &Settings::offline());
-        command.args(arguments).envs(variables.iter().copied()).current_dir(folder);
+        command
+            .args(arguments)
+            .envs(variables.iter().copied())
+            .current_dir(folder);
         run(command, stdin, MAX_OUTPUT, LONGEST).await
     }
 
@@ -74,7 +82,9 @@ impl Git {
             let message = format!("git {name} failed on a repository of helmdeck's own");
             return Err(Error::new(Code::Internal, message).with_source(finished.stderr));
         }
-        Ok(String::from_utf8_lossy(&finished.stdout).trim_end().to_owned())
+        Ok(String::from_utf8_lossy(&finished.stdout)
+            .trim_end()
+            .to_owned())
     }
 
     /// Prepares git without any variable of this process.
@@ -102,5 +112,8 @@ pub(super) fn scratch() -> Result<TempDir> {
     tempfile::Builder::new()
         .prefix("helmdeck-git-")
         .tempdir()
-        .map_err(|error| Error::new(Code::ResourceExhausted, "no temporary folder can be made").with_source(error))
+        .map_err(|error| {
+            Error::new(Code::ResourceExhausted, "no temporary folder can be made")
+                .with_source(error)
+        })
 }

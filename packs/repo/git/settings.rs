@@ -31,7 +31,8 @@ const ALWAYS: &[(&str, &str)] = &[
     ("commit.gpgSign", "false"),
     ("fetch.fsckObjects", "true"),
     ("transfer.fsckObjects", "true"),
-    // One pack per fetch, checked in bounded memory; a file over the threshold is never in memory as a whole.
+    // One pack per fetch, checked in bounded memory; a file over the threshold is never in memory
+    // as a whole.
     ("fetch.unpackLimit", "1"),
     ("core.bigFileThreshold", "64m"),
     ("core.deltaBaseCacheLimit", "96m"),
@@ -51,7 +52,12 @@ const ALWAYS: &[(&str, &str)] = &[
 impl Settings {
     /// Returns the settings of a run without a network.
     pub(super) fn offline() -> Self {
-        Self(ALWAYS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+        Self(
+            ALWAYS
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+        )
     }
 
     /// Returns the settings of a run that may use one protocol (`https`).
@@ -68,9 +74,16 @@ impl Settings {
 
     /// Returns the variables that pass them.
     pub(super) fn variables(&self) -> impl Iterator<Item = (String, String)> {
-        let each = self.0.iter().enumerate().flat_map(|(number, (name, value))| {
-            [(format!("GIT_CONFIG_KEY_{number}"), name.clone()), (format!("GIT_CONFIG_VALUE_{number}"), value.clone())]
-        });
+        let each = self
+            .0
+            .iter()
+            .enumerate()
+            .flat_map(|(number, (name, value))| {
+                [
+                    (format!("GIT_CONFIG_KEY_{number}"), name.clone()),
+                    (format!("GIT_CONFIG_VALUE_{number}"), value.clone()),
+                ]
+            });
         std::iter::once(("GIT_CONFIG_COUNT".to_owned(), self.0.len().to_string())).chain(each)
     }
 }

@@ -25,7 +25,9 @@ pub(super) async fn outgrown(folder: &Path, most: u64) -> Error {
 pub(super) async fn check(folder: &Path, most: u64) -> Result<()> {
     let folder = folder.to_owned();
     let size = tokio::task::spawn_blocking(move || size_of(folder)).await;
-    let size = size.map_err(|error| Error::new(Code::Internal, "a folder cannot be measured").with_source(error))?;
+    let size = size.map_err(|error| {
+        Error::new(Code::Internal, "a folder cannot be measured").with_source(error)
+    })?;
     if size <= most {
         return Ok(());
     }

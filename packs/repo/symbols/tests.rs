@@ -5,7 +5,12 @@ use super::super::languages;
 use super::*;
 
 fn parse_as(file: &str, text: &str) -> Symbols {
-    parse(text.as_bytes(), languages::of(Path::new(file)).unwrap().ready().unwrap(), &|| false).unwrap()
+    parse(
+        text.as_bytes(),
+        languages::of(Path::new(file)).unwrap().ready().unwrap(),
+        &|| false,
+    )
+    .unwrap()
 }
 
 /// `kind name @line` or `kind parent.name @line`, in the order of the text.
@@ -14,14 +19,25 @@ fn defined(file: &str, text: &str) -> Vec<String> {
         .definitions
         .iter()
         .map(|definition| {
-            let parent = definition.parent.as_ref().map(|parent| format!("{parent}.")).unwrap_or_default();
-            format!("{} {parent}{} @{}", definition.kind, definition.name, definition.line)
+            let parent = definition
+                .parent
+                .as_ref()
+                .map(|parent| format!("{parent}."))
+                .unwrap_or_default();
+            format!(
+                "{} {parent}{} @{}",
+                definition.kind, definition.name, definition.line
+            )
         })
         .collect()
 }
 
 fn uses(file: &str, text: &str) -> Vec<String> {
-    parse_as(file, text).references.iter().map(|(name, count)| format!("{name} {count}")).collect()
+    parse_as(file, text)
+        .references
+        .iter()
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect()
 }
 
 #[test]
@@ -40,10 +56,16 @@ fn rust_is_understood() {
             "function main @9"
         ]
     );
-    // `Store` twice: the impl and `Store::open`; `open` twice: in the macro call and after `Store::`.
+    // `Store` twice: the impl and `Store::open`; `open` twice: in the macro call and after
+    // `Store::`.
     let used = uses("a.rs", text);
-    for expected in ["LIMIT 1", "Store 2", "codes 1", "helper 1", "open 2", "read 1"] {
-        assert!(used.contains(&expected.to_owned()), "{expected} in {used:?}");
+    for expected in [
+        "LIMIT 1", "Store 2", "codes 1", "helper 1", "open 2", "read 1",
+    ] {
+        assert!(
+            used.contains(&expected.to_owned()),
+            "{expected} in {used:?}"
+        );
     }
 }
 
@@ -53,9 +75,15 @@ fn rust_leaves_out_what_implements_a_trait_and_tests() {
     assert_eq!(defined("a.rs", text), ["struct S @1"]);
     let used = uses("a.rs", text);
     for expected in ["check 1", "make 1", "Clone 1"] {
-        assert!(used.contains(&expected.to_owned()), "{expected} in {used:?}");
+        assert!(
+            used.contains(&expected.to_owned()),
+            "{expected} in {used:?}"
+        );
     }
-    assert!(!used.iter().any(|name| name.starts_with("clone")), "{used:?}");
+    assert!(
+        !used.iter().any(|name| name.starts_with("clone")),
+        "{used:?}"
+    );
 }
 
 #[test]
@@ -63,11 +91,22 @@ fn python_is_understood() {
     let text = "LIMIT = 3\nclass Store(Base):\n    @cached\n    def get(self, key: Key) -> int:\n        return helper(key).strip()\n\n    def put(self): pass\n\nasync def main(): Store().get(LIMIT)\n";
     assert_eq!(
         defined("a.py", text),
-        ["constant LIMIT @1", "class Store @2", "method Store.get @4", "method Store.put @7", "function main @9"]
+        [
+            "constant LIMIT @1",
+            "class Store @2",
+            "method Store.get @4",
+            "method Store.put @7",
+            "function main @9"
+        ]
     );
     let used = uses("a.py", text);
-    for expected in ["Base 1", "Key 1", "LIMIT 1", "Store 1", "cached 1", "get 1", "helper 1", "strip 1"] {
-        assert!(used.contains(&expected.to_owned()), "{expected} in {used:?}");
+    for expected in [
+        "Base 1", "Key 1", "LIMIT 1", "Store 1", "cached 1", "get 1", "helper 1", "strip 1",
+    ] {
+        assert!(
+            used.contains(&expected.to_owned()),
+            "{expected} in {used:?}"
+        );
     }
 }
 
@@ -76,11 +115,20 @@ fn javascript_is_understood() {
     let text = "import { helper } from './x';\nexport const add = (a, b) => a + b;\nconst TABLE = {};\nclass Store extends Base { get(key) { return helper(key); } }\nexport default function main() { new Store().get(TABLE); }\n";
     assert_eq!(
         defined("a.js", text),
-        ["function add @2", "constant TABLE @3", "class Store @4", "method Store.get @4", "function main @5"]
+        [
+            "function add @2",
+            "constant TABLE @3",
+            "class Store @4",
+            "method Store.get @4",
+            "function main @5"
+        ]
     );
     let used = uses("a.js", text);
     for expected in ["Base 1", "Store 1", "TABLE 1", "get 1", "helper 2"] {
-        assert!(used.contains(&expected.to_owned()), "{expected} in {used:?}");
+        assert!(
+            used.contains(&expected.to_owned()),
+            "{expected} in {used:?}"
+        );
     }
 }
 
@@ -122,7 +170,10 @@ fn go_is_understood() {
     );
     let used = uses("a.go", text);
     for expected in ["Id 2", "Limit 1", "Load 1", "New 1", "Store 3"] {
-        assert!(used.contains(&expected.to_owned()), "{expected} in {used:?}");
+        assert!(
+            used.contains(&expected.to_owned()),
+            "{expected} in {used:?}"
+        );
     }
 }
 
@@ -141,8 +192,18 @@ fn java_is_understood() {
         ]
     );
     let used = uses("A.java", text);
-    for expected in ["Base 1", "Key 2", "Loader 1", "Reader 1", "Service 1", "load 1"] {
-        assert!(used.contains(&expected.to_owned()), "{expected} in {used:?}");
+    for expected in [
+        "Base 1",
+        "Key 2",
+        "Loader 1",
+        "Reader 1",
+        "Service 1",
+        "load 1",
+    ] {
+        assert!(
+            used.contains(&expected.to_owned()),
+            "{expected} in {used:?}"
+        );
     }
 }
 
@@ -162,7 +223,10 @@ fn c_is_understood() {
     );
     let used = uses("a.c", text);
     for expected in ["LIMIT 1", "helper 1", "store 1", "store_t 2"] {
-        assert!(used.contains(&expected.to_owned()), "{expected} in {used:?}");
+        assert!(
+            used.contains(&expected.to_owned()),
+            "{expected} in {used:?}"
+        );
     }
 }
 
@@ -176,10 +240,22 @@ fn a_signature_is_one_line_without_the_body() {
         ),
         "pub async fn long( first: u8, second: u8, ) -> Result<()> where u8: Copy,"
     );
-    assert_eq!(signature("a.rs", "pub const LIMIT: usize = 3;\n"), "pub const LIMIT: usize = 3");
-    assert_eq!(signature("a.py", "def get(a, b=1) -> int:\n    return 1\n"), "def get(a, b=1) -> int");
-    assert_eq!(signature("a.js", "export const add = (a, b) => {\n  return a;\n};\n"), "add = (a, b)");
-    assert_eq!(signature("a.go", "package x\ntype S struct {\n  a int\n}\n"), "S struct");
+    assert_eq!(
+        signature("a.rs", "pub const LIMIT: usize = 3;\n"),
+        "pub const LIMIT: usize = 3"
+    );
+    assert_eq!(
+        signature("a.py", "def get(a, b=1) -> int:\n    return 1\n"),
+        "def get(a, b=1) -> int"
+    );
+    assert_eq!(
+        signature("a.js", "export const add = (a, b) => {\n  return a;\n};\n"),
+        "add = (a, b)"
+    );
+    assert_eq!(
+        signature("a.go", "package x\ntype S struct {\n  a int\n}\n"),
+        "S struct"
+    );
     let long = signature("a.rs", &format!("fn f(a: {}) {{}}\n", "X".repeat(500)));
     assert_eq!(long.chars().count(), MAX_SIGNATURE_CHARS + 1);
     assert!(long.ends_with('…'));
@@ -204,15 +280,34 @@ fn files_that_are_no_text_are_skipped_with_the_reason() {
         fs::write(&file, bytes).unwrap();
         read(File::open(&file), grammar, &|| false)
     };
-    assert_eq!(read_bytes(&vec![b'\n'; MAX_FILE_BYTES as usize + 1]), Err(Skip::TooLarge));
+    assert_eq!(
+        read_bytes(&vec![b'\n'; MAX_FILE_BYTES as usize + 1]),
+        Err(Skip::TooLarge)
+    );
     assert_eq!(read_bytes(b"fn a() {}\0"), Err(Skip::NotText));
-    assert_eq!(read_bytes(format!("fn a() {{ {} }}", "b(); ".repeat(500)).as_bytes()), Err(Skip::NotText));
+    assert_eq!(
+        read_bytes(format!("fn a() {{ {} }}", "b(); ".repeat(500)).as_bytes()),
+        Err(Skip::NotText)
+    );
     assert_eq!(read_bytes(b""), Ok(Symbols::default()));
-    assert_eq!(read(File::open(folder.path().join("gone.rs")), grammar, &|| false), Err(Skip::Unreadable));
-    assert_eq!(read(File::open(folder.path()), grammar, &|| false), Err(Skip::Unreadable));
+    assert_eq!(
+        read(File::open(folder.path().join("gone.rs")), grammar, &|| {
+            false
+        }),
+        Err(Skip::Unreadable)
+    );
+    assert_eq!(
+        read(File::open(folder.path()), grammar, &|| false),
+        Err(Skip::Unreadable)
+    );
     // Latin-1: the names in ASCII are still found, the broken one is not.
     let latin = read_bytes(b"// caf\xe9\nfn good() {}\nfn caf\xe9() {}\n").unwrap();
-    assert!(latin.definitions.iter().any(|definition| &*definition.name == "good"));
+    assert!(
+        latin
+            .definitions
+            .iter()
+            .any(|definition| &*definition.name == "good")
+    );
 }
 
 #[test]

@@ -21,11 +21,18 @@ async fn a_branch_a_tag_and_a_commit_land_where_they_point() {
         let desk = Desk::new();
         let checkout = desk.fetch(&origin.url(), name).await;
         let id = origin.id(at);
-        assert_eq!((&checkout.commit, checkout.branch.as_deref()), (&id, branch), "{name}");
+        assert_eq!(
+            (&checkout.commit, checkout.branch.as_deref()),
+            (&id, branch),
+            "{name}"
+        );
         assert_eq!(checkout.default_branch.as_deref(), Some("main"));
         assert_eq!(git(&desk.repo(), &["rev-parse", "HEAD"]), id, "{name}");
         assert_eq!(git(&desk.repo(), &["status", "--porcelain"]), "", "{name}");
-        assert_eq!(git(&desk.repo(), &["remote", "get-url", "origin"]), origin.url());
+        assert_eq!(
+            git(&desk.repo(), &["remote", "get-url", "origin"]),
+            origin.url()
+        );
         assert_eq!(Checkout::of(&desk.session, "repo").unwrap(), checkout);
     }
 }
@@ -36,7 +43,10 @@ async fn depth_bounds_the_history_and_the_whole_of_it_can_still_be_had() {
     let desk = Desk::new();
     let count = || git(&desk.repo(), &["rev-list", "--count", "HEAD"]);
     for (name, commits) in [("", "1"), ("v1", "1"), (&origin.id("side"), "1")] {
-        let wish = Wish { depth: Some(1), ..named(name) };
+        let wish = Wish {
+            depth: Some(1),
+            ..named(name)
+        };
         Desk::told(desk.try_fetch(&origin.url(), &wish).await);
         assert_eq!(count(), commits, "{name}");
     }
@@ -49,7 +59,10 @@ async fn a_commit_that_no_branch_leads_to_any_more_is_fetched_by_its_id() {
     let origin = Origin::over_http(false);
     let old = origin.commit("lost.txt", "lost");
     git(&origin.work(), &["reset", "-q", "--hard", "HEAD~1"]);
-    git(&origin.bare(), &["config", "uploadpack.allowAnySHA1InWant", "true"]);
+    git(
+        &origin.bare(),
+        &["config", "uploadpack.allowAnySHA1InWant", "true"],
+    );
     origin.commit("other.txt", "other");
     let checkout = Desk::new().fetch(&origin.url(), &old).await;
     assert_eq!(checkout.commit, old);
@@ -63,7 +76,11 @@ async fn fetching_again_lands_on_what_is_upstream_by_then_whatever_happened_to_t
     let repo = desk.repo();
     write(&repo, "greeting.txt", "changed\n");
     write(&repo, "new.txt", "new\n");
-    write(&repo, ".git/hooks/post-checkout", "#!/bin/sh\ntouch ../ran\n");
+    write(
+        &repo,
+        ".git/hooks/post-checkout",
+        "#!/bin/sh\ntouch ../ran\n",
+    );
     git(&repo, &["checkout", "-q", "-b", "own"]);
     git(&repo, &["config", "core.fsmonitor", "touch ran"]);
 
@@ -79,7 +96,13 @@ async fn fetching_again_lands_on_what_is_upstream_by_then_whatever_happened_to_t
     git(&origin.bare(), &["branch", "-D", "side"]);
     let rewritten = origin.commit("greeting.txt", "anew\n");
     assert_eq!(desk.fetch(&origin.url(), "").await.commit, rewritten);
-    assert_eq!(desk.try_fetch(&origin.url(), &named("side")).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(
+        desk.try_fetch(&origin.url(), &named("side"))
+            .await
+            .unwrap_err()
+            .code(),
+        Code::NotFound
+    );
 }
 
 #[tokio::test]
@@ -142,7 +165,10 @@ async fn a_dropped_fetch_leaves_no_program_and_the_next_one_works() {
         }
     }
     std::fs::remove_file(origin.folder.path().join("control/stall-fetch")).unwrap();
-    assert_eq!(desk.fetch(&origin.url(), "").await.commit, origin.id("main"));
+    assert_eq!(
+        desk.fetch(&origin.url(), "").await.commit,
+        origin.id("main")
+    );
 }
 
 #[tokio::test]
@@ -153,5 +179,8 @@ async fn two_fetches_into_one_session_wait_for_each_other() {
     let (wish, folder) = (Wish::default(), desk.session.supplies());
     let renew = || super::super::mirror::renew(&desk.git, &remote, folder, &wish);
     let (one, two, three) = tokio::join!(renew(), renew(), renew());
-    assert_eq!([one, two, three].map(|mirror| Desk::told(mirror).commit), [(); 3].map(|()| origin.id("main")));
+    assert_eq!(
+        [one, two, three].map(|mirror| Desk::told(mirror).commit),
+        [(); 3].map(|()| origin.id("main"))
+    );
 }

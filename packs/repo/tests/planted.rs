@@ -20,7 +20,12 @@ impl Trap {
         let checkout = desk.fetch(&origin.url(), "").await;
         write(&desk.repo(), "greeting.txt", "changed\n");
         let canary = origin.folder.path().join("canary");
-        Self { origin, desk, checkout, canary }
+        Self {
+            origin,
+            desk,
+            checkout,
+            canary,
+        }
     }
 
     fn touch(&self) -> String {
@@ -28,7 +33,11 @@ impl Trap {
     }
 
     fn plant_program(&self, name: &str) {
-        write(&self.desk.repo(), name, &format!("#!/bin/sh\n{}\n", self.touch()));
+        write(
+            &self.desk.repo(),
+            name,
+            &format!("#!/bin/sh\n{}\n", self.touch()),
+        );
         let path = self.desk.repo().join(name);
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -42,13 +51,23 @@ impl Trap {
     /// Then exactly one changed line was published, and nothing ran.
     async fn spring(&self, extra: &[&str]) {
         let changes = self.desk.changes(&self.checkout).await;
-        let mut paths: Vec<&str> = changes.files.iter().map(|file| file.path.as_str()).collect();
+        let mut paths: Vec<&str> = changes
+            .files
+            .iter()
+            .map(|file| file.path.as_str())
+            .collect();
         paths.retain(|path| !extra.contains(path));
         assert_eq!(paths, ["greeting.txt"]);
         let commit = Desk::told(self.desk.try_push(&self.checkout, "mended").await);
-        let published = git(&self.origin.bare(), &["show", &format!("{commit}:greeting.txt")]);
+        let published = git(
+            &self.origin.bare(),
+            &["show", &format!("{commit}:greeting.txt")],
+        );
         assert_eq!(published, "changed");
-        let listed = git(&self.origin.bare(), &["diff", "--name-only", &self.checkout.commit, &commit]);
+        let listed = git(
+            &self.origin.bare(),
+            &["diff", "--name-only", &self.checkout.commit, &commit],
+        );
         let mut listed: Vec<&str> = listed.lines().collect();
         listed.retain(|path| !extra.contains(path));
         assert_eq!(listed, ["greeting.txt"]);
@@ -61,9 +80,14 @@ impl Trap {
 #[tokio::test]
 async fn no_hook_runs() {
     let trap = Trap::set().await;
-    for hook in
-        ["pre-push", "post-checkout", "pre-commit", "post-index-change", "reference-transaction", "pre-applypatch"]
-    {
+    for hook in [
+        "pre-push",
+        "post-checkout",
+        "pre-commit",
+        "post-index-change",
+        "reference-transaction",
+        "pre-applypatch",
+    ] {
         trap.plant_program(&format!(".git/hooks/{hook}"));
     }
     trap.plant_program("hooks/pre-push");
@@ -100,7 +124,11 @@ async fn no_setting_that_names_a_program_runs_one() {
         "sequence.editor",
         "pager.diff",
     ] {
-        let value = if name.starts_with("alias.") { format!("!{touch}") } else { touch.clone() };
+        let value = if name.starts_with("alias.") {
+            format!("!{touch}")
+        } else {
+            touch.clone()
+        };
         trap.config(name, &value);
     }
     trap.config("filter.x.required", "true");
@@ -109,13 +137,33 @@ async fn no_setting_that_names_a_program_runs_one() {
     trap.config("remote.origin.url", &format!("ext::sh -c {touch}"));
     trap.config("protocol.ext.allow", "always");
     trap.config("url.ext::sh.insteadOf", "http://");
-    write(&trap.desk.repo(), ".gitattributes", "* filter=x diff=x merge=x\n");
-    write(&trap.desk.repo(), ".git/info/attributes", "* filter=x diff=x\n");
+    write(
+        &trap.desk.repo(),
+        ".gitattributes",
+        "* filter=x diff=x merge=x\n",
+    );
+    write(
+        &trap.desk.repo(),
+        ".git/info/attributes",
+        "* filter=x diff=x\n",
+    );
     let more = trap.desk.session.folder().join("more.cfg");
-    std::fs::write(&more, format!("[core]\n\tfsmonitor = {touch}\n[filter \"y\"]\n\tclean = {touch}\n")).unwrap();
+    std::fs::write(
+        &more,
+        format!("[core]\n\tfsmonitor = {touch}\n[filter \"y\"]\n\tclean = {touch}\n"),
+    )
+    .unwrap();
     trap.config("include.path", more.to_str().unwrap());
-    write(trap.desk.session.folder(), ".gitconfig", &format!("[core]\n\tfsmonitor = {touch}\n"));
-    write(trap.desk.session.folder(), ".config/git/attributes", "* filter=x\n");
+    write(
+        trap.desk.session.folder(),
+        ".gitconfig",
+        &format!("[core]\n\tfsmonitor = {touch}\n"),
+    );
+    write(
+        trap.desk.session.folder(),
+        ".config/git/attributes",
+        "* filter=x\n",
+    );
     trap.spring(&[".gitattributes"]).await;
 }
 
@@ -134,10 +182,15 @@ async fn a_submodule_is_not_gone_to() {
     trap.config("submodule.recurse", "true");
     trap.config("push.recurseSubmodules", "on-demand");
     let changes = trap.desk.changes(&trap.checkout).await;
-    assert!(changes.files.iter().any(|file| file.path == ".gitmodules"), "{changes:?}");
+    assert!(
+        changes.files.iter().any(|file| file.path == ".gitmodules"),
+        "{changes:?}"
+    );
     // A server may refuse such a file, or take it; nothing goes there either way.
     let pushed = trap.desk.try_push(&trap.checkout, "submodule").await;
-    assert!(pushed.is_ok() || pushed.is_err_and(|error| error.code() == helmdeck_core::Code::Conflict));
+    assert!(
+        pushed.is_ok() || pushed.is_err_and(|error| error.code() == helmdeck_core::Code::Conflict)
+    );
     assert!(!trap.canary.exists(), "something of the work tree ran");
 }
 
@@ -152,17 +205,25 @@ async fn a_git_folder_that_is_gone_or_a_file_or_a_link_or_another_one_does_not_m
         git(&elsewhere, &["init", "-q", "--bare"]);
         git(&elsewhere, &["config", "core.fsmonitor", &trap.touch()]);
         match how {
-            "file" => std::fs::write(&dot_git, format!("gitdir: {}\n", elsewhere.display())).unwrap(),
+            "file" => {
+                std::fs::write(&dot_git, format!("gitdir: {}\n", elsewhere.display())).unwrap()
+            }
             "link" => symlink(&elsewhere, &dot_git).unwrap(),
             "other" => {
                 git(&trap.desk.repo(), &["init", "-q"]);
                 git(&trap.desk.repo(), &["add", "."]);
-                git(&trap.desk.repo(), &["commit", "-q", "-m", "another history"]);
+                git(
+                    &trap.desk.repo(),
+                    &["commit", "-q", "-m", "another history"],
+                );
             }
             _ => {}
         }
         trap.spring(&[]).await;
-        assert!(elsewhere.join("HEAD").exists(), "what a link points to stays");
+        assert!(
+            elsewhere.join("HEAD").exists(),
+            "what a link points to stays"
+        );
     }
 }
 
@@ -171,11 +232,27 @@ async fn replaced_objects_grafts_and_foreign_objects_change_nothing() {
     let trap = Trap::set().await;
     let repo = trap.desk.repo();
     // The commit that the work tree was made of pretends to be another one.
-    let other = git(&repo, &["commit-tree", "-m", "other", "4b825dc642cb6eb9a060e54bf8d69288fbee4904"]);
+    let other = git(
+        &repo,
+        &[
+            "commit-tree",
+            "-m",
+            "other",
+            "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+        ],
+    );
     git(&repo, &["replace", &trap.checkout.commit, &other]);
-    write(&repo, ".git/info/grafts", &format!("{}\n", trap.checkout.commit));
+    write(
+        &repo,
+        ".git/info/grafts",
+        &format!("{}\n", trap.checkout.commit),
+    );
     write(&repo, ".git/objects/info/alternates", "/nowhere/objects\n");
-    write(&repo, ".git/shallow", &format!("{}\n", trap.checkout.commit));
+    write(
+        &repo,
+        ".git/shallow",
+        &format!("{}\n", trap.checkout.commit),
+    );
     std::fs::write(repo.join(".git/index"), "garbage").unwrap();
     trap.spring(&[]).await;
 }
@@ -200,7 +277,11 @@ fn walk(folder: &Path) -> Vec<(u64, u64)> {
         for entry in std::fs::read_dir(folder).unwrap() {
             let entry = entry.unwrap();
             let metadata = entry.metadata().unwrap();
-            if metadata.is_dir() { folders.push(entry.path()) } else { found.push((metadata.dev(), metadata.ino())) }
+            if metadata.is_dir() {
+                folders.push(entry.path())
+            } else {
+                found.push((metadata.dev(), metadata.ino()))
+            }
         }
     }
     found

@@ -9,17 +9,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use helmdeck_core::clock::SystemClock;
-use helmdeck_core::context::{ArtifactRef, Artifacts, ByteStream, CallSecrets, Packs, ProgressSink};
+use helmdeck_core::context::{
+    ArtifactRef, Artifacts, ByteStream, CallSecrets, Packs, ProgressSink,
+};
 use helmdeck_core::memory::{
-    About, FactList, Forget, Forgotten, ListFacts, Memory, NewFact, NewNote, NoMemory, Note, NoteContext, NoteList,
-    Owner, RecallFacts, Recalled, Views,
+    About, FactList, Forget, Forgotten, ListFacts, Memory, NewFact, NewNote, NoMemory, Note,
+    NoteContext, NoteList, Owner, RecallFacts, Recalled, Views,
 };
 use helmdeck_core::outcome::Remark;
 use helmdeck_core::secrets::Grant;
 use helmdeck_core::session::Exec;
 use helmdeck_core::{
-    Clock, Code, Context, Error, Handler, Identity, Json, Manifest, Outcome, PackName, Result, RunId, Secret,
-    Timestamp, Version,
+    Clock, Code, Context, Error, Handler, Identity, Json, Manifest, Outcome, PackName, Result,
+    RunId, Secret, Timestamp, Version,
 };
 use helmdeck_egress::Egress;
 use helmdeck_llm::Client;
@@ -28,7 +30,9 @@ use serde_json::{Value, json};
 
 use crate::repo::{self, Git};
 use crate::swe::Config;
-use crate::swe::repository::{Address, Checkout, Difference, GitRepository, Repository, RepositoryRef};
+use crate::swe::repository::{
+    Address, Checkout, Difference, GitRepository, Repository, RepositoryRef,
+};
 use crate::swe::solve::Solve;
 
 pub(super) const KEY: &str = "sk-canary-0123456789";
@@ -53,12 +57,23 @@ pub(super) struct Fixture {
 
 pub(super) fn git(folder: &Path, arguments: &[&str]) -> String {
     let output = Command::new("git")
-        .args(["-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"])
+        .args([
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@t",
+            "-c",
+            "init.defaultBranch=main",
+        ])
         .args(arguments)
         .current_dir(folder)
         .output()
         .unwrap();
-    assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "git {arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
@@ -111,29 +126,61 @@ impl Fixture {
     /// Applies a patch to a fresh clone, and runs its tests.
     pub(super) fn apply(&self, patch: &str) {
         let folder = tempfile::tempdir().unwrap();
-        git(folder.path(), &["clone", "-q", self.upstream.path().to_str().unwrap(), "clone"]);
+        git(
+            folder.path(),
+            &[
+                "clone",
+                "-q",
+                self.upstream.path().to_str().unwrap(),
+                "clone",
+            ],
+        );
         let clone = folder.path().join("clone");
         std::fs::write(folder.path().join("patch"), patch).unwrap();
         git(&clone, &["apply", "../patch"]);
-        assert!(Command::new("sh").arg("test.sh").current_dir(&clone).status().unwrap().success());
+        assert!(
+            Command::new("sh")
+                .arg("test.sh")
+                .current_dir(&clone)
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 
     pub(super) fn context(&self) -> Context {
         let run = RunId::next(SystemClock::default().now());
-        let identity = self.memory.as_ref().map_or_else(Identity::local, |(_, identity)| identity.clone());
+        let identity = self
+            .memory
+            .as_ref()
+            .map_or_else(Identity::local, |(_, identity)| identity.clone());
         let name = PackName::new("swe.solve").unwrap();
-        let mut context = Context::new(name, Version::new(1).unwrap(), Arc::new(identity.clone()), run);
+        let mut context = Context::new(
+            name,
+            Version::new(1).unwrap(),
+            Arc::new(identity.clone()),
+            run,
+        );
         context.deadline = self.deadline.map(|left| std::time::Instant::now() + left);
         context.session = Some(Arc::new(FolderSession::new()));
         context.artifacts = Some(Arc::clone(&self.artifacts) as Arc<dyn Artifacts>);
         context.progress = Some(Arc::clone(&self.lines) as Arc<dyn ProgressSink>);
         context.packs = Some(Arc::clone(&self.packs) as Arc<dyn Packs>);
         context.secrets = Some(Arc::new(Keys(
-            self.key.iter().map(|_| Grant { name: "llm".into(), version: 1 }).collect(),
+            self.key
+                .iter()
+                .map(|_| Grant {
+                    name: "llm".into(),
+                    version: 1,
+                })
+                .collect(),
             self.key.clone(),
         )));
         context.memory = match &self.memory {
-            Some((notes, _)) => Memory::bind(Arc::clone(notes) as Arc<dyn Views>, Owner::at_a_door(Arc::new(identity))),
+            Some((notes, _)) => Memory::bind(
+                Arc::clone(notes) as Arc<dyn Views>,
+                Owner::at_a_door(Arc::new(identity)),
+            ),
             None => Err(NoMemory::Off),
         };
         context
@@ -145,19 +192,36 @@ impl Fixture {
     }
 
     pub(super) async fn solve_in(&self, context: Context, more: Value) -> Result<Value> {
-        let manifest = Manifest::parse("solve.toml", include_str!("../solve.toml"), &|_| Err("none".into())).unwrap();
-        let mut input = json!({"repo_url": self.upstream.path().to_str().unwrap(), "task": self.task()});
+        let manifest = Manifest::parse("solve.toml", include_str!("../solve.toml"), &|_| {
+            Err("none".into())
+        })
+        .unwrap();
+        let mut input =
+            json!({"repo_url": self.upstream.path().to_str().unwrap(), "task": self.task()});
         for (name, value) in more.as_object().unwrap() {
             input[name] = value.clone();
         }
-        let text = manifest.input.fill(&input.to_string()).unwrap().into_owned();
-        manifest.input.validate(&serde_json::from_str(&text).unwrap()).unwrap();
-        let egress = Egress::new(helmdeck_egress::Config { allow: self.allow.clone(), ..Default::default() });
+        let text = manifest
+            .input
+            .fill(&input.to_string())
+            .unwrap()
+            .into_owned();
+        manifest
+            .input
+            .validate(&serde_json::from_str(&text).unwrap())
+            .unwrap();
+        let egress = Egress::new(helmdeck_egress::Config {
+            allow: self.allow.clone(),
+            ..Default::default()
+        });
         let solve = Solve {
             config: self.config.clone(),
             client: Client::new(&egress, self.llm.clone()).unwrap(),
             repository: if self.real_git {
-                let config = repo::Config { paths: repo::Paths::All, ..repo::Config::default() };
+                let config = repo::Config {
+                    paths: repo::Paths::All,
+                    ..repo::Config::default()
+                };
                 Arc::new(GitRepository(Git::new(config, egress.clone())))
             } else {
                 Arc::clone(&self.repository) as Arc<dyn Repository>
@@ -184,7 +248,10 @@ pub(super) struct LocalGit {
 #[async_trait]
 impl Repository for LocalGit {
     fn address(&self, url: &str) -> Result<Address> {
-        let folder = Address { key: url.to_owned(), host: None };
+        let folder = Address {
+            key: url.to_owned(),
+            host: None,
+        };
         Ok(self.address.lock().unwrap().clone().unwrap_or(folder))
     }
 
@@ -192,21 +259,35 @@ impl Repository for LocalGit {
         let folder = context.session()?.folder().to_owned();
         git(&folder, &["clone", "-q", wanted.url, "repo"]);
         let commit = git(&folder.join("repo"), &["rev-parse", "HEAD"]);
-        Ok(Checkout { folder: "repo".into(), commit, branch: None, default_branch: Some("main".into()) })
+        Ok(Checkout {
+            folder: "repo".into(),
+            commit,
+            branch: None,
+            default_branch: Some("main".into()),
+        })
     }
 
     async fn patch(&self, context: &Context, checkout: &Checkout) -> Result<Difference> {
         if let Some(error) = self.hides_patch.lock().unwrap().clone() {
             return Err(error);
         }
-        let script = format!("git add -A && git diff --cached --binary --full-index {}", checkout.commit);
+        let script = format!(
+            "git add -A && git diff --cached --binary --full-index {}",
+            checkout.commit
+        );
         let mut exec = Exec::new(["sh", "-c", &script]);
         exec.cwd.clone_from(&checkout.folder);
         let executed = context.session()?.exec(exec).await?;
         let folder = context.session()?.folder().join(&checkout.folder);
-        let names = git(&folder, &["diff", "--cached", "--name-only", "-z", &checkout.commit]);
+        let names = git(
+            &folder,
+            &["diff", "--cached", "--name-only", "-z", &checkout.commit],
+        );
         let files = names.split_terminator('\0').map(str::to_owned).collect();
-        Ok(Difference { patch: executed.stdout.all().unwrap().into(), files })
+        Ok(Difference {
+            patch: executed.stdout.all().unwrap().into(),
+            files,
+        })
     }
 
     async fn push(
@@ -261,7 +342,10 @@ impl Shelf {
     /// Returns the one trajectory.
     pub(super) fn trajectory(&self) -> Value {
         let files = self.files.lock().unwrap();
-        let found: Vec<_> = files.iter().filter(|(key, _)| key.starts_with("swe.solve/run/trajectory.")).collect();
+        let found: Vec<_> = files
+            .iter()
+            .filter(|(key, _)| key.starts_with("swe.solve/run/trajectory."))
+            .collect();
         assert_eq!(found.len(), 1);
         serde_json::from_slice(found[0].1).unwrap()
     }
@@ -287,7 +371,10 @@ impl Artifacts for Shelf {
     }
 
     async fn put_stream(&self, _: &str, _: &str, _: ByteStream) -> Result<ArtifactRef> {
-        Err(Error::new(Code::Internal, "swe.solve stores whole files only"))
+        Err(Error::new(
+            Code::Internal,
+            "swe.solve stores whole files only",
+        ))
     }
 }
 
@@ -297,7 +384,10 @@ pub(super) struct Lines(pub(super) Mutex<Vec<(f32, String)>>);
 
 impl ProgressSink for Lines {
     fn report(&self, percent: Option<f32>, message: &str) {
-        self.0.lock().unwrap().push((percent.unwrap(), message.to_owned()));
+        self.0
+            .lock()
+            .unwrap()
+            .push((percent.unwrap(), message.to_owned()));
     }
 }
 
@@ -310,10 +400,20 @@ pub(super) struct OtherPacks {
 
 #[async_trait]
 impl Packs for OtherPacks {
-    async fn call(&self, _: &Context, pack: &PackName, _: Option<Version>, input: Json) -> Result<Outcome> {
-        self.calls.lock().unwrap().push((pack.to_string(), input.to_value()));
+    async fn call(
+        &self,
+        _: &Context,
+        pack: &PackName,
+        _: Option<Version>,
+        input: Json,
+    ) -> Result<Outcome> {
+        self.calls
+            .lock()
+            .unwrap()
+            .push((pack.to_string(), input.to_value()));
         let none = || Error::new(Code::NotFound, "there is no such pack");
-        let output = json!({"html_url": self.pull_request.lock().unwrap().clone().ok_or_else(none)??});
+        let output =
+            json!({"html_url": self.pull_request.lock().unwrap().clone().ok_or_else(none)??});
         Ok(Outcome {
             pack: pack.clone(),
             version: Version::new(1).unwrap(),
@@ -337,7 +437,11 @@ pub(super) struct Notebook {
 
 impl Notebook {
     fn check(&self) -> Result<()> {
-        if *self.broken.lock().unwrap() { Err(Error::new(Code::Overloaded, "the store is gone")) } else { Ok(()) }
+        if *self.broken.lock().unwrap() {
+            Err(Error::new(Code::Overloaded, "the store is gone"))
+        } else {
+            Ok(())
+        }
     }
 
     pub(super) fn values(&self) -> Vec<(String, NewNote)> {
@@ -346,7 +450,10 @@ impl Notebook {
 
     /// Adds a note directly, without a run.
     pub(super) fn plant(&self, owner: &Identity, note: NewNote) {
-        self.notes.lock().unwrap().push((owner.user().to_owned(), note));
+        self.notes
+            .lock()
+            .unwrap()
+            .push((owner.user().to_owned(), note));
     }
 }
 
@@ -371,23 +478,42 @@ impl Views for Notebook {
     async fn store_note(&self, owner: &Owner, note: NewNote) -> Result<About> {
         self.check()?;
         let described = about(&note.key);
-        self.notes.lock().unwrap().push((owner.identity.user().to_owned(), note));
+        self.notes
+            .lock()
+            .unwrap()
+            .push((owner.identity.user().to_owned(), note));
         Ok(described)
     }
 
     async fn recall_note(&self, owner: &Owner, key: &str) -> Result<Option<Note>> {
         self.check()?;
         let notes = self.notes.lock().unwrap();
-        let found = notes.iter().find(|(user, note)| user == owner.identity.user() && note.key == key);
-        Ok(found.map(|(_, note)| Note { about: about(key), value: note.value.clone() }))
+        let found = notes
+            .iter()
+            .find(|(user, note)| user == owner.identity.user() && note.key == key);
+        Ok(found.map(|(_, note)| Note {
+            about: about(key),
+            value: note.value.clone(),
+        }))
     }
 
-    async fn list_notes(&self, owner: &Owner, prefix: &str, limit: usize, _: Option<String>) -> Result<NoteList> {
+    async fn list_notes(
+        &self,
+        owner: &Owner,
+        prefix: &str,
+        limit: usize,
+        _: Option<String>,
+    ) -> Result<NoteList> {
         self.check()?;
         let notes = self.notes.lock().unwrap();
-        let own =
-            notes.iter().rev().filter(|(user, note)| user == owner.identity.user() && note.key.starts_with(prefix));
-        Ok(NoteList { notes: own.take(limit).map(|(_, note)| about(&note.key)).collect(), next: None })
+        let own = notes
+            .iter()
+            .rev()
+            .filter(|(user, note)| user == owner.identity.user() && note.key.starts_with(prefix));
+        Ok(NoteList {
+            notes: own.take(limit).map(|(_, note)| about(&note.key)).collect(),
+            next: None,
+        })
     }
 
     async fn delete_note(&self, _: &Owner, _: &str) -> Result<bool> {

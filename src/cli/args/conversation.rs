@@ -177,7 +177,8 @@ pub(crate) struct SnapshotArgs {
 /// `helmdeck conversation list`.
 #[derive(Debug, Args)]
 pub(crate) struct ConversationListArgs {
-    /// List the turns of this conversation [default: list all conversations, of all owners unless filtered]
+    /// List the turns of this conversation [default: list all conversations, of all owners unless
+    /// filtered]
     pub(crate) session: Option<String>,
     #[command(flatten)]
     pub(crate) whose: WhoseArgs,

@@ -11,11 +11,15 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-pub(crate) use git::{CheckpointCommand, CommitArgs, HookCommand, HookEvent, HookKind, RecoverCommand};
-pub(crate) use issue::{DoneWorkArgs, FormCommand, FormValues, IssueCommand, IssueEdit, IssueFields, StartWorkArgs};
+pub(crate) use git::{
+    CheckpointCommand, CommitArgs, HookCommand, HookEvent, HookKind, RecoverCommand,
+};
+pub(crate) use issue::{
+    DoneWorkArgs, FormCommand, FormValues, IssueCommand, IssueEdit, IssueFields, StartWorkArgs,
+};
 pub(crate) use memory::{
-    ArtifactKind, FeatureEdit, FeaturesCommand, FocusArgs, FocusCommand, ForgeArtifactCommand, KnowledgeCommand,
-    LearnArgs, SkillCommand, SkillQuery,
+    ArtifactKind, FeatureEdit, FeaturesCommand, FocusArgs, FocusCommand, ForgeArtifactCommand,
+    KnowledgeCommand, LearnArgs, SkillCommand, SkillQuery,
 };
 pub(crate) use session::{EndArgs, ForgeSessionCommand, StartArgs};
 pub(crate) use tracker::{ResolveArgs, SyncArgs, TrackerCommand};
@@ -53,8 +57,8 @@ pub(crate) struct ForgeCommon {
 pub(crate) enum ForgeCommand {
     /// Create .forge/ in a project; existing files are kept
     ///
-    /// With --agent claude, codex, cursor or gemini, it sets up that agent: lines in its instruction file, and hooks in
-    /// its settings.
+    /// With --agent claude, codex, cursor or gemini, it sets up that agent: lines in its
+    /// instruction file, and hooks in its settings.
     Init {
         /// Import files of other tools: feature lists, progress, issues, notes
         #[arg(long)]
@@ -78,7 +82,8 @@ pub(crate) enum ForgeCommand {
         #[arg(long)]
         yes: bool,
     },
-    /// Start work: session, focus and branch; on an issue, a feature, or a new issue with this title
+    /// Start work: session, focus and branch; on an issue, a feature, or a new issue with this
+    /// title
     #[command(alias = "begin")]
     Start(StartWorkArgs),
     /// Finish work: checkpoint, issue closed, session ended
@@ -88,7 +93,8 @@ pub(crate) enum ForgeCommand {
     Status,
     /// List the issues that can be started
     Ready,
-    /// Run the tests of features and the checks of invariants, and store the results; exit 1 if one fails
+    /// Run the tests of features and the checks of invariants, and store the results; exit 1 if one
+    /// fails
     Verify {
         /// Ids of features; invariants are not checked then [default: those of the focus]
         ids: Vec<String>,
@@ -121,7 +127,8 @@ pub(crate) enum ForgeCommand {
         #[arg(long)]
         fix: bool,
     },
-    /// Show the commands of this clone's files and trust them; tests, checks and scripts run only if trusted
+    /// Show the commands of this clone's files and trust them; tests, checks and scripts run only
+    /// if trusted
     Trust {
         /// Show the commands without trusting them
         #[arg(long)]
@@ -140,7 +147,8 @@ pub(crate) enum ForgeCommand {
         /// Apply the repair
         #[arg(long)]
         yes: bool,
-        /// Candidate: tag, merge, `last_good`, git, salvage or skeleton [default: the first available]
+        /// Candidate: tag, merge, `last_good`, git, salvage or skeleton [default: the first
+        /// available]
         #[arg(long, value_name = "SOURCE")]
         from: Option<String>,
     },
@@ -199,7 +207,8 @@ pub(crate) enum ForgeCommand {
         /// Only events since this time (RFC 3339)
         #[arg(long, value_name = "TIME")]
         since: Option<String>,
-        /// Send the events that wait, and read from the event server: events of all work trees and clones
+        /// Send the events that wait, and read from the event server: events of all work trees and
+        /// clones
         #[arg(long)]
         server: bool,
     },

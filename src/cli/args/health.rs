@@ -9,7 +9,8 @@ use url::Url;
 /// `helmdeck health`.
 #[derive(Debug, Args)]
 pub(crate) struct HealthArgs {
-    /// Server, like `http://127.0.0.1:7700` [default: the one that runs, else the one of [server] listen]
+    /// Server, like `http://127.0.0.1:7700` [default: the one that runs, else the one of [server]
+    /// listen]
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<Url>,
     /// Stop waiting after this long

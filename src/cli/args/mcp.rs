@@ -1,4 +1,5 @@
-//! Command line of `helmdeck mcp`: serving over stdio, and the MCP servers whose tools become packs.
+//! Command line of `helmdeck mcp`: serving over stdio, and the MCP servers whose tools become
+//! packs.
 
 use std::path::PathBuf;
 
@@ -65,9 +66,11 @@ fn pair(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.to_owned()))
 }
 
-/// Parses a header: `NAME=VALUE`, or `Name: value` as in curl. A header name contains neither sign (RFC
-/// 9110, section 5.1).
+/// Parses a header: `NAME=VALUE`, or `Name: value` as in curl. A header name contains neither sign
+/// (RFC 9110, section 5.1).
 fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(['=', ':']).ok_or("write NAME=VALUE or \"Name: value\"")?;
+    let (name, value) = text
+        .split_once(['=', ':'])
+        .ok_or("write NAME=VALUE or \"Name: value\"")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }

@@ -16,9 +16,14 @@ pub(crate) struct PackRef {
 
 impl PackRef {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let (name, version) = text.split_once('@').map_or((text, None), |(name, version)| (name, Some(version)));
+        let (name, version) = text
+            .split_once('@')
+            .map_or((text, None), |(name, version)| (name, Some(version)));
         let version = version.filter(|version| *version != "latest");
-        Ok(Self { name: name.to_owned(), version: version.map(Version::parse).transpose()? })
+        Ok(Self {
+            name: name.to_owned(),
+            version: version.map(Version::parse).transpose()?,
+        })
     }
 }
 
@@ -35,7 +40,8 @@ pub(crate) enum PackCommand {
     },
     /// Check manifests, schemas and examples
     Check {
-        /// Manifest or folder of manifests [default: the configured packs folder and the built-in packs]
+        /// Manifest or folder of manifests [default: the configured packs folder and the built-in
+        /// packs]
         path: Option<PathBuf>,
         /// Run the examples of command packs and send those of http packs
         #[arg(long)]

@@ -8,12 +8,13 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use super::Global;
 
-// Read by itself, without all the other commands: to make ready for those takes longer than the answer.
+// Read by itself, without all the other commands: to make ready for those takes longer than the
+// answer.
 /// What a process sees of memory: only save writes, and all works without any memory
 ///
-/// Memory is a folder of notes (`MEMORY_VAULT_PATH`, or `[seam] vault`) and what the project learned in
-/// `.forge/`. No key is needed: it is neither the store of `HELMDECK_MEMORY_KEY` nor the vault of
-/// credentials.
+/// Memory is a folder of notes (`MEMORY_VAULT_PATH`, or `[seam] vault`) and what the project
+/// learned in `.forge/`. No key is needed: it is neither the store of `HELMDECK_MEMORY_KEY` nor the
+/// vault of credentials.
 #[derive(Debug, Parser)]
 #[command(name = "helmdeck seam", bin_name = "helmdeck seam", max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct SeamCli {
@@ -59,9 +60,11 @@ const DOCTOR: &str = "Examples:
   helmdeck seam doctor --phase plan --plan foo";
 
 impl SeamCli {
-    /// Returns the arguments as [`SeamCli`] reads them, `None` if the command is another one. Flags of
-    /// every command may stand before it.
-    pub(crate) fn arguments(arguments: impl IntoIterator<Item = OsString>) -> Option<Vec<OsString>> {
+    /// Returns the arguments as [`SeamCli`] reads them, `None` if the command is another one. Flags
+    /// of every command may stand before it.
+    pub(crate) fn arguments(
+        arguments: impl IntoIterator<Item = OsString>,
+    ) -> Option<Vec<OsString>> {
         let mut arguments: Vec<OsString> = arguments.into_iter().collect();
         let mut at = 1;
         loop {
@@ -87,14 +90,17 @@ impl SeamCli {
                 word => break word,
             }
         };
-        Self::command().find_subcommand(word).map(|command| command.get_name().to_owned())
+        Self::command()
+            .find_subcommand(word)
+            .map(|command| command.get_name().to_owned())
     }
 }
 
 /// `helmdeck seam`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SeamCommand {
-    /// Print what memory knows of where the caller works, as Markdown within a budget; nothing if there is none
+    /// Print what memory knows of where the caller works, as Markdown within a budget; nothing if
+    /// there is none
     #[command(after_help = RECALL)]
     RecallHere(RecallArgs),
     /// Print where the plan, its progress or its tracker lies, whether it is there or not
@@ -104,16 +110,19 @@ pub(crate) enum SeamCommand {
     /// without memory. Nothing is saved
     #[command(after_help = OFFER)]
     OfferSaveHere(OfferArgs),
-    /// Save a candidate in the place that offer-save-here names, if a person says yes; print the note
+    /// Save a candidate in the place that offer-save-here names, if a person says yes; print the
+    /// note
     #[command(after_help = SAVE)]
     Save(SaveArgs),
-    /// List the plans: path, status and last line of progress, apart by tabs; then active-binding=<name>
+    /// List the plans: path, status and last line of progress, apart by tabs; then
+    /// active-binding=<name>
     #[command(after_help = PLANS)]
     Plans {
         #[command(flatten)]
         place: PlaceArgs,
     },
-    /// Say what the seam sees here and what says so, and everything that is wrong with it, a line each
+    /// Say what the seam sees here and what says so, and everything that is wrong with it, a line
+    /// each
     #[command(after_help = DOCTOR)]
     Doctor(DoctorArgs),
 }
@@ -134,7 +143,8 @@ pub(crate) struct DoctorArgs {
 /// Where the caller works.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PlaceArgs {
-    /// The root of the project, taken as it is; empty or not given: the project around the working folder
+    /// The root of the project, taken as it is; empty or not given: the project around the working
+    /// folder
     #[arg(long, value_name = "FOLDER", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub(crate) cwd: Option<PathBuf>,
 }
@@ -144,7 +154,8 @@ pub(crate) struct PlaceArgs {
 pub(crate) struct RecallArgs {
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
-    /// setup, plan, work, review, release, bugfix or documenter, in small letters; anything else is work
+    /// setup, plan, work, review, release, bugfix or documenter, in small letters; anything else is
+    /// work
     #[arg(long)]
     pub(crate) phase: Option<String>,
     /// Reserved: does nothing, unless the configuration has [seam] query = "filter"
@@ -163,7 +174,8 @@ pub(crate) struct StatePathArgs {
     pub(crate) which: WhichPath,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
-    /// The plan: foo, PLAN-foo or PLAN-foo.md, or a task: foo or 001-foo; else the one that .harness/active-plan names
+    /// The plan: foo, PLAN-foo or PLAN-foo.md, or a task: foo or 001-foo; else the one that
+    /// .harness/active-plan names
     #[arg(long, value_name = "NAME")]
     pub(crate) plan: Option<String>,
 }
@@ -225,7 +237,12 @@ mod tests {
 
     fn arguments(words: &[&str]) -> Option<Vec<String>> {
         let found = SeamCli::arguments(words.iter().map(OsString::from))?;
-        Some(found.into_iter().map(|word| word.into_string().unwrap()).collect())
+        Some(
+            found
+                .into_iter()
+                .map(|word| word.into_string().unwrap())
+                .collect(),
+        )
     }
 
     #[test]
@@ -235,9 +252,17 @@ mod tests {
 
     #[test]
     fn flags_of_every_command_may_stand_before_the_word() {
-        assert_eq!(arguments(&["helmdeck", "seam", "plans"]).unwrap(), ["helmdeck", "plans"]);
-        let with_flags = ["helmdeck", "--json", "--config", "seam", "-v", "seam", "plans"];
-        assert_eq!(arguments(&with_flags).unwrap(), ["helmdeck", "--json", "--config", "seam", "-v", "plans"]);
+        assert_eq!(
+            arguments(&["helmdeck", "seam", "plans"]).unwrap(),
+            ["helmdeck", "plans"]
+        );
+        let with_flags = [
+            "helmdeck", "--json", "--config", "seam", "-v", "seam", "plans",
+        ];
+        assert_eq!(
+            arguments(&with_flags).unwrap(),
+            ["helmdeck", "--json", "--config", "seam", "-v", "plans"]
+        );
         for other in [
             &["helmdeck"][..],
             &["helmdeck", "run", "seam"],
@@ -250,18 +275,30 @@ mod tests {
 
     #[test]
     fn a_command_is_known_whatever_stands_before_it() {
-        let verb = |words: &[&str]| SeamCli::verb(&words.iter().map(OsString::from).collect::<Vec<_>>());
-        assert_eq!(verb(&["helmdeck", "plans", "--bogus"]).as_deref(), Some("plans"));
-        assert_eq!(verb(&["helmdeck", "--json", "--config", "plans", "state-path"]).as_deref(), Some("state-path"));
-        for other in [&["helmdeck"][..], &["helmdeck", "plan"], &["helmdeck", "--config", "plans"]] {
+        let verb =
+            |words: &[&str]| SeamCli::verb(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(
+            verb(&["helmdeck", "plans", "--bogus"]).as_deref(),
+            Some("plans")
+        );
+        assert_eq!(
+            verb(&["helmdeck", "--json", "--config", "plans", "state-path"]).as_deref(),
+            Some("state-path")
+        );
+        for other in [
+            &["helmdeck"][..],
+            &["helmdeck", "plan"],
+            &["helmdeck", "--config", "plans"],
+        ] {
             assert_eq!(verb(other), None, "{other:?}");
         }
     }
 
     #[test]
     fn a_candidate_is_given_whole_or_in_parts() {
-        let parse =
-            |words: &[&str]| SeamCli::try_parse_from([&["helmdeck seam", "offer-save-here"][..], words].concat());
+        let parse = |words: &[&str]| {
+            SeamCli::try_parse_from([&["helmdeck seam", "offer-save-here"][..], words].concat())
+        };
         assert!(parse(&["--kind", "fix", "--slug", "a"]).is_ok());
         assert!(parse(&["--candidate-json", "-"]).is_ok());
         assert!(parse(&["--kind", "fix"]).is_err());

@@ -71,7 +71,8 @@ impl Life {
 
 /// Reads scopes, separated by spaces.
 pub(super) fn parse_scope(text: &str) -> Result<Permissions, String> {
-    let permissions: Result<Permissions, String> = text.split_ascii_whitespace().map(str::parse).collect();
+    let permissions: Result<Permissions, String> =
+        text.split_ascii_whitespace().map(str::parse).collect();
     let permissions = permissions?;
     if permissions.is_empty() {
         return Err("the scope is empty; name at least one, like packs:run".to_owned());
@@ -89,19 +90,45 @@ mod tests {
     #[test]
     fn a_token_has_scopes_that_there_are_and_an_end_unless_told_otherwise() {
         let parse = |more: &[&str]| -> Result<(String, Option<Duration>), String> {
-            let arguments = [&["helmdeck", "token", "create", "--tenant", "t", "--user", "u"], more].concat();
-            match Cli::try_parse_from(arguments).map_err(|error| error.to_string())?.command {
-                Command::Token(TokenCommand::Create(create)) => Ok((create.scope.to_scope(), create.expires.0)),
+            let arguments = [
+                &[
+                    "helmdeck", "token", "create", "--tenant", "t", "--user", "u",
+                ],
+                more,
+            ]
+            .concat();
+            match Cli::try_parse_from(arguments)
+                .map_err(|error| error.to_string())?
+                .command
+            {
+                Command::Token(TokenCommand::Create(create)) => {
+                    Ok((create.scope.to_scope(), create.expires.0))
+                }
                 _ => unreachable!(),
             }
         };
         let day = Duration::from_secs(86_400);
-        assert_eq!(parse(&["--scope", "admin"]), Ok(("admin".to_owned(), Some(90 * day))));
+        assert_eq!(
+            parse(&["--scope", "admin"]),
+            Ok(("admin".to_owned(), Some(90 * day)))
+        );
         let both = parse(&["--scope", " packs:run:a.* memory:read", "--expires", "1d"]);
-        assert_eq!(both, Ok(("packs:run:a.* memory:read".to_owned(), Some(day))));
-        assert_eq!(parse(&["--scope", "admin", "--expires", "never"]), Ok(("admin".to_owned(), None)));
+        assert_eq!(
+            both,
+            Ok(("packs:run:a.* memory:read".to_owned(), Some(day)))
+        );
+        assert_eq!(
+            parse(&["--scope", "admin", "--expires", "never"]),
+            Ok(("admin".to_owned(), None))
+        );
         let message = parse(&["--scope", "packs:run packs:walk"]).unwrap_err();
-        for word in ["packs:walk", "metrics:read", "packs:run:<glob>", "memory:write", "admin"] {
+        for word in [
+            "packs:walk",
+            "metrics:read",
+            "packs:run:<glob>",
+            "memory:write",
+            "admin",
+        ] {
             assert!(message.contains(word), "{message}");
         }
         assert!(parse(&["--scope", ""]).is_err() && parse(&[]).is_err());

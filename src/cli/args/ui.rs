@@ -9,7 +9,8 @@ use super::token::parse_scope;
 /// `helmdeck ui`.
 #[derive(Debug, Args)]
 pub(crate) struct UiArgs {
-    /// Server, like `https://deck.example` [default: the one that runs, else the one of [server] listen]
+    /// Server, like `https://deck.example` [default: the one that runs, else the one of [server]
+    /// listen]
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<Url>,
     /// Tenant to sign in as

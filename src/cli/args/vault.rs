@@ -86,7 +86,12 @@ pub(crate) struct GrantArgs {
     /// Credential name
     pub(crate) name: String,
     /// Callers: tenant/user; `*` matches any characters (comma-separated or repeated)
-    #[arg(long, value_name = "TENANT/USER", value_delimiter = ',', required_unless_present = "pack")]
+    #[arg(
+        long,
+        value_name = "TENANT/USER",
+        value_delimiter = ',',
+        required_unless_present = "pack"
+    )]
     pub(crate) allow: Vec<Subjects>,
     /// Packs; `*` matches any characters (comma-separated or repeated)
     #[arg(long, value_name = "PACK", value_delimiter = ',')]

@@ -23,8 +23,8 @@ const MAX_LIMIT: usize = 10_000;
 /// Runs `helmdeck artifact`.
 ///
 /// # Errors
-/// Exit 3 for a missing file; 2 for a target that exists; 8 for a damaged file; 1 if the artifact storage does not
-/// answer.
+/// Exit 3 for a missing file; 2 for a target that exists; 8 for a damaged file; 1 if the artifact
+/// storage does not answer.
 pub(crate) async fn run(setup: &Setup, command: &ArtifactCommand) -> Result<()> {
     // These commands need no key, no vault and no packs folder.
     let engine = setup.engine_over(None, MemoryUse::Nothing, false).await?;
@@ -59,22 +59,41 @@ async fn list(setup: &Setup, engine: &Engine, arguments: &ArtifactListArgs) -> R
         Some(user) => Some(Identity::new(&arguments.tenant, user).map_err(Failure::usage)?),
         None => Some(Identity::local()),
     };
-    let page =
-        engine.artifacts(owner.as_ref(), arguments.pack.as_ref(), arguments.limit, arguments.after.as_deref()).await;
+    let page = engine
+        .artifacts(
+            owner.as_ref(),
+            arguments.pack.as_ref(),
+            arguments.limit,
+            arguments.after.as_deref(),
+        )
+        .await;
     let page = page.map_err(failure)?;
-    setup.output.either(&json!(page), || text(&page, arguments.all))
+    setup
+        .output
+        .either(&json!(page), || text(&page, arguments.all))
 }
 
 fn text(page: &ArtifactPage, all: bool) -> String {
     if page.artifacts.is_empty() && page.next.is_none() {
-        let other = if all { "" } else { "; `helmdeck artifact list --all` lists the files of other callers" };
+        let other = if all {
+            ""
+        } else {
+            "; `helmdeck artifact list --all` lists the files of other callers"
+        };
         return format!("there are no artifacts: a pack that makes files stores them{other}");
     }
-    let mut rows = vec![["CREATED", "ENDS", "SIZE", "TYPE", "KEY"].map(str::to_owned).to_vec()];
+    let mut rows = vec![
+        ["CREATED", "ENDS", "SIZE", "TYPE", "KEY"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
     rows.extend(page.artifacts.iter().map(|listed| {
         let artifact = &listed.artifact;
         // To the second: `2026-11-22T12:00:00`.
-        let time = |text: String| text.get(..19).map_or(text.clone(), |time| time.replace('T', " "));
+        let time = |text: String| {
+            text.get(..19)
+                .map_or(text.clone(), |time| time.replace('T', " "))
+        };
         vec![
             time(listed.created_at.to_rfc3339()),
             time(artifact.expires_at.to_rfc3339()),
@@ -103,7 +122,10 @@ async fn get(setup: &Setup, engine: &Engine, arguments: &ArtifactGetArgs) -> Res
         return Err(taken(to));
     }
     let mut signals = Stop::catch()?;
-    let (about, pieces) = engine.open_artifact(None, &arguments.key).await.map_err(failure)?;
+    let (about, pieces) = engine
+        .open_artifact(None, &arguments.key)
+        .await
+        .map_err(failure)?;
     let writing = async {
         if to_stdout {
             copy(pieces, io::stdout()).await?.flush()?;
@@ -112,7 +134,9 @@ async fn get(setup: &Setup, engine: &Engine, arguments: &ArtifactGetArgs) -> Res
         let (pending, file) = PendingFile::beside(to)?;
         let file: File = copy(pieces, file).await?;
         let (path, force) = (to.clone(), arguments.force);
-        tokio::task::spawn_blocking(move || pending.keep(&file, &path, force)).await.map_err(Failure::internal)?
+        tokio::task::spawn_blocking(move || pending.keep(&file, &path, force))
+            .await
+            .map_err(Failure::internal)?
     };
     tokio::select! {
         done = writing => done?,
@@ -121,7 +145,14 @@ async fn get(setup: &Setup, engine: &Engine, arguments: &ArtifactGetArgs) -> Res
     if to_stdout {
         return Ok(());
     }
-    setup.output.either(&json!(about), || format!("{} ({}) written to {}", about.key, size(about.size), to.display()))
+    setup.output.either(&json!(about), || {
+        format!(
+            "{} ({}) written to {}",
+            about.key,
+            size(about.size),
+            to.display()
+        )
+    })
 }
 
 /// Writes outside the runtime, because the reader of stdout may be slow.
@@ -129,7 +160,9 @@ async fn copy<W: Write + Send + 'static>(mut pieces: ByteStream, mut out: W) -> 
     while let Some(piece) = pieces.next().await {
         let piece = piece.map_err(failure)?;
         let write = move || out.write_all(&piece).map(|()| out);
-        out = tokio::task::spawn_blocking(write).await.map_err(Failure::internal)??;
+        out = tokio::task::spawn_blocking(write)
+            .await
+            .map_err(Failure::internal)??;
     }
     Ok(out)
 }
@@ -138,14 +171,18 @@ async fn remove(setup: &Setup, engine: &Engine, keys: &[String]) -> Result<()> {
     for key in keys {
         engine.delete_artifact(None, key).await.map_err(failure)?;
     }
-    setup
-        .output
-        .either(&json!({"deleted": keys}), || keys.iter().map(|key| format!("deleted {key}\n")).collect::<String>())
+    setup.output.either(&json!({"deleted": keys}), || {
+        keys.iter()
+            .map(|key| format!("deleted {key}\n"))
+            .collect::<String>()
+    })
 }
 
 async fn check(setup: &Setup, engine: &Engine) -> Result<()> {
     let place = crate::s3::shown_artifacts(&setup.settings);
     engine.probe_artifacts().await.map_err(failure)?;
     let value = json!({"place": place, "ok": true});
-    setup.output.either(&value, || format!("{place}: written, read and deleted"))
+    setup
+        .output
+        .either(&value, || format!("{place}: written, read and deleted"))
 }

@@ -21,16 +21,29 @@ pub(super) const OPERATOR: &str = "operator";
 pub(crate) async fn run(setup: &Setup, command: &AuditCommand) -> Result<()> {
     let AuditCommand::Verify { accept } = command;
     if setup.ring.is_none() {
-        return Err(Failure::new(Exit::Absent, "no memory key is set, so audit entries cannot be opened"));
+        return Err(Failure::new(
+            Exit::Absent,
+            "no memory key is set, so audit entries cannot be opened",
+        ));
     }
     let Some(store) = setup.sealed_store().await? else {
-        return Err(Failure::new(Exit::Absent, "there is no store yet; the first write creates it"));
+        return Err(Failure::new(
+            Exit::Absent,
+            "there is no store yet; the first write creates it",
+        ));
     };
     let answer = verify(setup, &*store, *accept).await;
     store.close().await?;
     let verified = answer?;
-    setup.output.either(&json!({"whole": verified.is_whole(), "audit": verified}), || text(&verified))?;
-    if verified.is_whole() || *accept { Ok(()) } else { Err(Failure::silent(Exit::Corrupt)) }
+    setup.output.either(
+        &json!({"whole": verified.is_whole(), "audit": verified}),
+        || text(&verified),
+    )?;
+    if verified.is_whole() || *accept {
+        Ok(())
+    } else {
+        Err(Failure::silent(Exit::Corrupt))
+    }
 }
 
 async fn verify(setup: &Setup, store: &dyn Store, accept: bool) -> Result<Verified> {
@@ -50,13 +63,21 @@ fn text(verified: &Verified) -> String {
             caller.entries.to_string(),
             caller.unchained.to_string(),
             caller.dropped.to_string(),
-            if caller.findings.is_empty() { "whole" } else { "WRONG" }.to_owned(),
+            if caller.findings.is_empty() {
+                "whole"
+            } else {
+                "WRONG"
+            }
+            .to_owned(),
             caller.head.clone().unwrap_or_else(|| "-".to_owned()),
         ]
     });
     let mut text = match verified.callers.is_empty() {
         true => "there is no audit\n".to_owned(),
-        false => table(["CALLER", "ENTRIES", "UNCHAINED", "DROPPED", "AUDIT", "HEAD"], rows),
+        false => table(
+            ["CALLER", "ENTRIES", "UNCHAINED", "DROPPED", "AUDIT", "HEAD"],
+            rows,
+        ),
     };
     for removal in &verified.removed {
         text.push_str(&format!(
@@ -70,8 +91,15 @@ fn text(verified: &Verified) -> String {
     }
     for caller in &verified.callers {
         let wrong = caller.findings.iter();
-        text.extend(wrong.map(|finding| format!("wrong: {}/{}: {finding}\n", caller.tenant, caller.user)));
+        text.extend(
+            wrong.map(|finding| format!("wrong: {}/{}: {finding}\n", caller.tenant, caller.user)),
+        );
     }
-    text.extend(verified.findings.iter().map(|finding| format!("wrong: {finding}\n")));
+    text.extend(
+        verified
+            .findings
+            .iter()
+            .map(|finding| format!("wrong: {finding}\n")),
+    );
     text
 }

@@ -29,7 +29,10 @@ pub(crate) async fn explain(setup: &Setup, arguments: &CallArgs) -> Result<()> {
     }
     let engine = setup.engine(MemoryUse::ReadOnly, false).await?;
     let explanation = match run::make(setup, &engine, arguments).await {
-        Ok((call, pack)) => engine.explain(call).await.map_err(|error| run::explained(error, &pack)),
+        Ok((call, pack)) => engine
+            .explain(call)
+            .await
+            .map_err(|error| run::explained(error, &pack)),
         Err(failure) => Err(failure),
     };
     engine.shutdown().await;
@@ -50,17 +53,29 @@ pub(crate) async fn stats(setup: &Setup) -> Result<()> {
             .iter()
             .map(|(pack, counts)| (
                 pack.as_str(),
-                statuses.iter().map(|s| (*s, count(counts, s))).collect::<BTreeMap<_, _>>()
+                statuses
+                    .iter()
+                    .map(|s| (*s, count(counts, s)))
+                    .collect::<BTreeMap<_, _>>()
             ))
             .collect::<BTreeMap<_, _>>()
     );
     setup.output.either(&value, || {
-        let mut rows =
-            vec![std::iter::once("PACK".to_owned()).chain(statuses.map(str::to_uppercase)).collect::<Vec<_>>()];
+        let mut rows = vec![
+            std::iter::once("PACK".to_owned())
+                .chain(statuses.map(str::to_uppercase))
+                .collect::<Vec<_>>(),
+        ];
         rows.extend(packs.iter().map(|(pack, counts)| {
-            std::iter::once(pack.clone()).chain(statuses.iter().map(|s| count(counts, s).to_string())).collect()
+            std::iter::once(pack.clone())
+                .chain(statuses.iter().map(|s| count(counts, s).to_string()))
+                .collect()
         }));
-        if packs.is_empty() { NOTHING.to_owned() } else { columns(&rows) }
+        if packs.is_empty() {
+            NOTHING.to_owned()
+        } else {
+            columns(&rows)
+        }
     })
 }
 
@@ -87,7 +102,15 @@ pub(crate) async fn savings(setup: &Setup) -> Result<()> {
             let [calls, us, upstream_calls] =
                 ["saved_calls", "saved_us", "saved_upstream_calls"].map(|name| count(counts, name));
             let usd = engine.saved_usd(pack, calls, upstream_calls);
-            (pack.as_str(), PackSavings { calls, ms: us / 1000, upstream_calls, usd })
+            (
+                pack.as_str(),
+                PackSavings {
+                    calls,
+                    ms: us / 1000,
+                    upstream_calls,
+                    usd,
+                },
+            )
         })
         .collect();
     engine.shutdown().await;
@@ -96,11 +119,25 @@ pub(crate) async fn savings(setup: &Setup) -> Result<()> {
             return NOTHING.to_owned();
         }
         let priced = saved.values().any(|saved| saved.usd.is_some());
-        let titles = ["PACK", "CALLS SAVED", "TIME SAVED", "UPSTREAM REQUESTS SAVED", "USD SAVED"];
+        let titles = [
+            "PACK",
+            "CALLS SAVED",
+            "TIME SAVED",
+            "UPSTREAM REQUESTS SAVED",
+            "USD SAVED",
+        ];
         let cells = |(pack, saved): (&&str, &PackSavings)| {
-            let usd = saved.usd.map_or_else(|| "-".to_owned(), |usd| format!("{usd:.2}"));
+            let usd = saved
+                .usd
+                .map_or_else(|| "-".to_owned(), |usd| format!("{usd:.2}"));
             let (calls, requests) = (saved.calls.to_string(), saved.upstream_calls.to_string());
-            vec![(*pack).to_owned(), calls, format!("{} ms", saved.ms), requests, usd]
+            vec![
+                (*pack).to_owned(),
+                calls,
+                format!("{} ms", saved.ms),
+                requests,
+                usd,
+            ]
         };
         let mut rows = vec![titles.map(str::to_owned).to_vec()];
         rows.extend(saved.iter().map(cells));
@@ -120,7 +157,8 @@ pub(crate) async fn ls(setup: &Setup, pack: Option<&PackName>, limit: usize) -> 
         None => Vec::new(),
         Some(store) => {
             let prefix = pack.map(|pack| format!("{pack}/")).unwrap_or_default();
-            let found = memory::collect(&*store, |kind, _| kind == Kind::Cache, &prefix, limit).await;
+            let found =
+                memory::collect(&*store, |kind, _| kind == Kind::Cache, &prefix, limit).await;
             store.close().await?;
             found?
         }
@@ -133,7 +171,10 @@ const NOTHING: &str = "nothing was counted yet";
 async fn counters(setup: &Setup) -> Result<BTreeMap<String, Counts>> {
     let mut packs: BTreeMap<String, Counts> = BTreeMap::new();
     for counter in setup.system()?.counters().await? {
-        packs.entry(counter.pack).or_default().insert(counter.name, counter.value);
+        packs
+            .entry(counter.pack)
+            .or_default()
+            .insert(counter.name, counter.value);
     }
     Ok(packs)
 }

@@ -40,7 +40,11 @@ pub(crate) async fn run(global: &Global, env: ProcessEnvironment, output: Output
     let loaded = config::load(global.config.as_deref(), Vec::new(), &env)?;
     let mut report = Report::default();
     configuration(&mut report, &loaded);
-    let key_file = loaded.settings.as_ref().map(|settings| settings.memory.key_file.clone()).unwrap_or_default();
+    let key_file = loaded
+        .settings
+        .as_ref()
+        .map(|settings| settings.memory.key_file.clone())
+        .unwrap_or_default();
     let ring = match gate::key_ring(&env, &key_file) {
         Ok(ring) => {
             match &ring {
@@ -62,15 +66,25 @@ pub(crate) async fn run(global: &Global, env: ProcessEnvironment, output: Output
         }
     };
     for path in secret_file::exposed(&env, &[crate::auth::SECRET_FILE, s3::SECRET_FILE]) {
-        report
-            .warnings
-            .push(format!("others than its owner can read the secret file {}; chmod 600 it", path.display()));
+        report.warnings.push(format!(
+            "others than its owner can read the secret file {}; chmod 600 it",
+            path.display()
+        ));
     }
     if let Some(settings) = loaded.settings {
-        logging::start(&settings.log.level, settings.log.format, "error", output.verbose, output.quiet);
+        logging::start(
+            &settings.log.level,
+            settings.log.format,
+            "error",
+            output.verbose,
+            output.quiet,
+        );
         warn(&mut report, &settings, &env);
-        let setup =
-            Setup { ring: ring.flatten(), vault_ring, ..Setup::new(settings, loaded.layers, env, global, output) };
+        let setup = Setup {
+            ring: ring.flatten(),
+            vault_ring,
+            ..Setup::new(settings, loaded.layers, env, global, output)
+        };
         auth(&mut report, &setup).await;
         places(&mut report, &setup);
         system_database(&mut report, &setup).await;
@@ -82,7 +96,11 @@ pub(crate) async fn run(global: &Global, env: ProcessEnvironment, output: Output
         notes(&mut report, &setup);
     }
     output.either(&report.value(), || report.text())?;
-    if report.errors.is_empty() { Ok(()) } else { Err(Failure::silent(Exit::Config)) }
+    if report.errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::silent(Exit::Config))
+    }
 }
 
 fn configuration(report: &mut Report, loaded: &Loaded) {
@@ -92,12 +110,16 @@ fn configuration(report: &mut Report, loaded: &Loaded) {
         None => "defaults (there is no configuration folder)".to_owned(),
     };
     report.fact("config", file);
-    report.errors.extend(loaded.problems.iter().map(ToString::to_string));
+    report
+        .errors
+        .extend(loaded.problems.iter().map(ToString::to_string));
 }
 
 fn warn(report: &mut Report, settings: &Settings, env: &ProcessEnvironment) {
     if !settings.memory.url.is_empty() && gate::source(env, &settings.memory.key_file).is_none() {
-        report.warnings.push("a memory URL is set, but no memory key, so memory is off".to_owned());
+        report
+            .warnings
+            .push("a memory URL is set, but no memory key, so memory is off".to_owned());
     }
     let files = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let needed = settings.server.max_connections as u64 + OTHER_FILES;
@@ -108,7 +130,9 @@ fn warn(report: &mut Report, settings: &Settings, env: &ProcessEnvironment) {
         ));
     }
     for (name, variable) in EnvironmentSecrets::new(&settings.credentials, env).unset() {
-        report.warnings.push(format!("credential \"{name}\" comes from the variable {variable}, which is not set"));
+        report.warnings.push(format!(
+            "credential \"{name}\" comes from the variable {variable}, which is not set"
+        ));
     }
 }
 
@@ -139,11 +163,15 @@ async fn auth(report: &mut Report, setup: &Setup) {
 /// Reads the keys for tokens once, and says what they are; `None` if there is no key set.
 #[cfg(feature = "serve")]
 async fn keys(report: &mut Report, setup: &Setup) -> Option<String> {
-    let Ok(Some(auth)) = setup.auth() else { return None };
+    let Ok(Some(auth)) = setup.auth() else {
+        return None;
+    };
     match auth.try_keys(Arc::new(SystemClock::default())).await {
         Ok(keys) => keys.map(|keys| format!("JSON Web Tokens of {keys} keys")),
         Err(reason) => {
-            report.errors.push(format!("auth.jwks: {}: {reason}", setup.settings.auth.jwks));
+            report
+                .errors
+                .push(format!("auth.jwks: {}: {reason}", setup.settings.auth.jwks));
             Some("JSON Web Tokens of keys that cannot be read".to_owned())
         }
     }
@@ -152,17 +180,22 @@ async fn keys(report: &mut Report, setup: &Setup) -> Option<String> {
 #[cfg(not(feature = "serve"))]
 async fn keys(_: &mut Report, setup: &Setup) -> Option<String> {
     let given = !setup.settings.auth.jwks.is_empty();
-    given.then(|| "JSON Web Tokens of keys that were not read (this helmdeck has no server)".to_owned())
+    given.then(|| {
+        "JSON Web Tokens of keys that were not read (this helmdeck has no server)".to_owned()
+    })
 }
 
 /// Checks the data folder and its databases, if a key or API tokens are set.
 fn places(report: &mut Report, setup: &Setup) {
     let settings = &setup.settings;
     let kept = setup.ring.is_some() || setup.vault_ring.is_some() || settings.auth.api_tokens;
-    let (Ok(data), true) = (settings.data_dir(), kept) else { return };
+    let (Ok(data), true) = (settings.data_dir(), kept) else {
+        return;
+    };
     let mut files: Vec<_> = system::file(settings).into_iter().collect();
     if setup.ring.is_some()
-        && let Ok(Ok(Location::Sqlite(store))) = settings.memory_url().map(|url| Location::parse(&url))
+        && let Ok(Ok(Location::Sqlite(store))) =
+            settings.memory_url().map(|url| Location::parse(&url))
     {
         files.push(store);
     }
@@ -178,12 +211,21 @@ fn places(report: &mut Report, setup: &Setup) {
             ));
         }
     }
-    let mut reasons: Vec<String> = files.iter().filter_map(|file| writable::why_not(file)).collect();
+    let mut reasons: Vec<String> = files
+        .iter()
+        .filter_map(|file| writable::why_not(file))
+        .collect();
     reasons.dedup();
-    let state = if reasons.is_empty() { data.display().to_string() } else { "wrong".to_owned() };
+    let state = if reasons.is_empty() {
+        data.display().to_string()
+    } else {
+        "wrong".to_owned()
+    };
     report.fact("data", state);
     report.errors.extend(
-        reasons.into_iter().map(|reason| format!("data: {reason}; set data_dir to a folder that can be written")),
+        reasons
+            .into_iter()
+            .map(|reason| format!("data: {reason}; set data_dir to a folder that can be written")),
     );
 }
 
@@ -191,7 +233,9 @@ fn places(report: &mut Report, setup: &Setup) {
 async fn system_database(report: &mut Report, setup: &Setup) {
     let settings = &setup.settings;
     let kept = setup.ring.is_some() || setup.vault_ring.is_some() || settings.auth.api_tokens;
-    let (Ok(system), true) = (setup.system(), kept) else { return };
+    let (Ok(system), true) = (setup.system(), kept) else {
+        return;
+    };
     if let Some(file) = system::left_behind(settings) {
         report.warnings.push(format!(
             "{} is not used: the system database is {}; run `helmdeck system move --from sqlite:{}` to take its tokens, \
@@ -214,7 +258,13 @@ async fn system_database(report: &mut Report, setup: &Setup) {
                 Err(error) => report.failed("system", &Failure::from(error)),
             }
         }
-        Ok(false) => report.fact("system", format!("{}, not there yet; the first write creates it", system.location())),
+        Ok(false) => report.fact(
+            "system",
+            format!(
+                "{}, not there yet; the first write creates it",
+                system.location()
+            ),
+        ),
         Err(error) => report.failed("system", &Failure::from(error)),
     }
 }
@@ -222,9 +272,11 @@ async fn system_database(report: &mut Report, setup: &Setup) {
 async fn store(report: &mut Report, setup: &Setup) {
     let has_key = setup.ring.is_some();
     let not_shared = replicas::not_shared(&setup.settings).filter(|_| has_key);
-    report.warnings.extend(not_shared.or_else(|| replicas::store_without_key(&setup.settings, has_key)));
-    // Without a key a remote store is not used, so it is not connected to. A local file is checked for what it may
-    // still hold.
+    report
+        .warnings
+        .extend(not_shared.or_else(|| replicas::store_without_key(&setup.settings, has_key)));
+    // Without a key a remote store is not used, so it is not connected to. A local file is checked
+    // for what it may still hold.
     let elsewhere = !setup.settings.memory.url.is_empty();
     if elsewhere && setup.ring.is_none() {
         return report.fact("store", "not looked at: no memory key is set");
@@ -239,7 +291,9 @@ async fn store(report: &mut Report, setup: &Setup) {
         Ok(Some(store)) => {
             let stats = store.stats().await;
             let closed = store.close().await;
-            stats.and_then(|stats| closed.map(|()| stats)).map_err(Failure::from)
+            stats
+                .and_then(|stats| closed.map(|()| stats))
+                .map_err(Failure::from)
         }
         Ok(None) => return report.fact("store", "not there yet; the first write creates it"),
         Err(failure) => Err(failure),
@@ -251,23 +305,35 @@ async fn store(report: &mut Report, setup: &Setup) {
 }
 
 async fn vault(report: &mut Report, setup: &Setup) {
-    let Some(ring) = &setup.vault_ring else { return };
+    let Some(ring) = &setup.vault_ring else {
+        return;
+    };
     let key = ring.current_id();
     let system = match setup.system() {
         Ok(system) => system,
         Err(failure) => return report.failed("vault", &failure),
     };
-    match Book::new(system, ring.clone(), Arc::new(SystemClock::default())).check().await {
+    match Book::new(system, ring.clone(), Arc::new(SystemClock::default()))
+        .check()
+        .await
+    {
         Ok((count, unreadable)) => {
             report.fact("vault", format!("{count} credentials, key {key}"));
-            report.errors.extend(unreadable.iter().map(ToString::to_string));
+            report
+                .errors
+                .extend(unreadable.iter().map(ToString::to_string));
         }
         Err(error) => report.failed("vault", &error.into()),
     }
 }
 
 async fn packs(report: &mut Report, setup: &Setup) {
-    if let Some(folder) = setup.settings.packs_dir.as_ref().filter(|folder| !folder.exists()) {
+    if let Some(folder) = setup
+        .settings
+        .packs_dir
+        .as_ref()
+        .filter(|folder| !folder.exists())
+    {
         let message = format!("no folder {}", folder.display());
         report.fact("own packs", message);
     }
@@ -280,10 +346,15 @@ async fn packs(report: &mut Report, setup: &Setup) {
             }
             let packs = engine.all_packs();
             let served = packs.iter().filter(|pack| pack.waits_for.is_none()).count();
-            report.fact("packs", format!("{served} served, {} refused", refused.len()));
+            report.fact(
+                "packs",
+                format!("{served} served, {} refused", refused.len()),
+            );
             waiting(report, &packs);
             scheduled(report, setup, &packs);
-            report.errors.extend(refused.iter().map(ToString::to_string));
+            report
+                .errors
+                .extend(refused.iter().map(ToString::to_string));
             engine.shutdown().await;
         }
         Err(failure) => report.failed("packs", &failure),
@@ -292,7 +363,11 @@ async fn packs(report: &mut Report, setup: &Setup) {
 
 /// Reports the packs that run by a schedule, and whose jobs their runs are.
 fn scheduled(report: &mut Report, setup: &Setup, packs: &[PackInfo]) {
-    let names: Vec<_> = packs.iter().filter(|pack| pack.schedule.is_some()).map(|pack| pack.name.to_string()).collect();
+    let names: Vec<_> = packs
+        .iter()
+        .filter(|pack| pack.schedule.is_some())
+        .map(|pack| pack.name.to_string())
+        .collect();
     if names.is_empty() {
         return;
     }
@@ -317,7 +392,10 @@ fn waiting(report: &mut Report, packs: &[PackInfo]) {
         }
     }
     for ((family, missing), count) in groups {
-        report.fact(format!("packs {family}"), format!("{count} not listed, waiting for {missing}"));
+        report.fact(
+            format!("packs {family}"),
+            format!("{count} not listed, waiting for {missing}"),
+        );
     }
 }
 
@@ -326,16 +404,31 @@ fn notes(report: &mut Report, setup: &Setup) {
     let seam = Seam::on_disk(crate::seam::config(&setup.settings.seam, &setup.env));
     let seen = seam.doctor(&helmdeck_seam::Context::default());
     let by = |from: Option<&str>| from.map(|from| format!(" ({from})")).unwrap_or_default();
-    let vault = seen.vault.map_or_else(|| "no vault".to_owned(), |path| format!("vault {}", path.display()));
-    let project = seen.project.map_or_else(|| "no project".to_owned(), |name| format!("project {name}"));
-    let fact = format!("{vault}{}, {project}{}", by(seen.vault_from.as_deref()), by(seen.project_from));
+    let vault = seen.vault.map_or_else(
+        || "no vault".to_owned(),
+        |path| format!("vault {}", path.display()),
+    );
+    let project = seen
+        .project
+        .map_or_else(|| "no project".to_owned(), |name| format!("project {name}"));
+    let fact = format!(
+        "{vault}{}, {project}{}",
+        by(seen.vault_from.as_deref()),
+        by(seen.project_from)
+    );
     report.fact("notes", helmdeck_seam::one_line(&fact));
-    report.warnings.extend(seen.warnings.into_iter().map(|warning| format!("seam: {}", warning.message)));
+    report.warnings.extend(
+        seen.warnings
+            .into_iter()
+            .map(|warning| format!("seam: {}", warning.message)),
+    );
 }
 
 /// Checks the sandbox. Only packs that run commands need it, so a failure is a warning.
 async fn sessions(report: &mut Report, setup: &Setup) {
-    let Ok(engine) = setup.engine(MemoryUse::Nothing, false).await else { return };
+    let Ok(engine) = setup.engine(MemoryUse::Nothing, false).await else {
+        return;
+    };
     match engine.probe_sessions().await {
         Ok(how) => report.fact("sessions", how),
         Err(error) => {

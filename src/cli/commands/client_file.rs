@@ -48,19 +48,39 @@ pub(super) fn json(text: &str, member: &str, entry: &Value, force: bool) -> Resu
         let whole = json!({member: {ENTRY: entry}});
         return Ok(Edit::Text(format!("{whole:#}\n")));
     }
-    let parsed: Value = serde_json::from_str(text)
-        .map_err(|error| format!("it is not plain JSON, so comments in it could be lost ({error})"))?;
+    let parsed: Value = serde_json::from_str(text).map_err(|error| {
+        format!("it is not plain JSON, so comments in it could be lost ({error})")
+    })?;
     let object = parsed.as_object().ok_or("it is not a JSON object")?;
     let start = text.find('{').ok_or("it is not a JSON object")?;
     let Some(servers) = object.get(member) else {
-        return Ok(Edit::Text(insert(text, start, member, &json!({ENTRY: entry}), object.is_empty(), 1)));
+        return Ok(Edit::Text(insert(
+            text,
+            start,
+            member,
+            &json!({ENTRY: entry}),
+            object.is_empty(),
+            1,
+        )));
     };
-    let servers = servers.as_object().ok_or_else(|| format!("\"{member}\" in it is not an object"))?;
+    let servers = servers
+        .as_object()
+        .ok_or_else(|| format!("\"{member}\" in it is not an object"))?;
     let place = value_of(text, start, member).ok_or("its structure is not understood")?;
     let Some(old) = servers.get(ENTRY) else {
-        return Ok(Edit::Text(insert(text, place.start, ENTRY, entry, servers.is_empty(), 2)));
+        return Ok(Edit::Text(insert(
+            text,
+            place.start,
+            ENTRY,
+            entry,
+            servers.is_empty(),
+            2,
+        )));
     };
-    if ["command", "args"].iter().all(|key| old.get(key) == entry.get(key)) {
+    if ["command", "args"]
+        .iter()
+        .all(|key| old.get(key) == entry.get(key))
+    {
         return Ok(Edit::Same);
     }
     if !force {
@@ -77,19 +97,30 @@ pub(super) fn json(text: &str, member: &str, entry: &Value, force: bool) -> Resu
 /// # Errors
 /// A message if the text is not TOML, or has something else in that place.
 pub(super) fn toml(text: &str, launch: &Launch, force: bool) -> Result<Edit, String> {
-    let mut document: DocumentMut =
-        text.parse().map_err(|error: toml_edit::TomlError| error.message().replace('\n', ", "))?;
+    let mut document: DocumentMut = text
+        .parse()
+        .map_err(|error: toml_edit::TomlError| error.message().replace('\n', ", "))?;
     let servers = document.entry("mcp_servers").or_insert_with(|| {
         let mut table = Table::new();
         table.set_implicit(true);
         Item::Table(table)
     });
-    let servers = servers.as_table_like_mut().ok_or("\"mcp_servers\" in it is not a table")?;
+    let servers = servers
+        .as_table_like_mut()
+        .ok_or("\"mcp_servers\" in it is not a table")?;
     if let Some(old) = servers.get(ENTRY) {
-        let words =
-            old.get("args").and_then(Item::as_array).map(|words| words.iter().map(|word| word.as_str()).collect());
-        let wanted: Vec<Option<&str>> = launch.arguments.iter().map(|word| Some(word.as_str())).collect();
-        if old.get("command").and_then(Item::as_str) == Some(&launch.program) && words == Some(wanted) {
+        let words = old
+            .get("args")
+            .and_then(Item::as_array)
+            .map(|words| words.iter().map(|word| word.as_str()).collect());
+        let wanted: Vec<Option<&str>> = launch
+            .arguments
+            .iter()
+            .map(|word| Some(word.as_str()))
+            .collect();
+        if old.get("command").and_then(Item::as_str) == Some(&launch.program)
+            && words == Some(wanted)
+        {
             return Ok(Edit::Same);
         }
         if !force {
@@ -104,7 +135,14 @@ pub(super) fn toml(text: &str, launch: &Launch, force: bool) -> Result<Edit, Str
 }
 
 /// Puts a member first into the object that starts at `start`.
-fn insert(text: &str, start: usize, name: &str, value: &Value, empty: bool, depth: usize) -> String {
+fn insert(
+    text: &str,
+    start: usize,
+    name: &str,
+    value: &Value,
+    empty: bool,
+    depth: usize,
+) -> String {
     let indent = "  ".repeat(depth);
     let after = start + 1;
     let (end, rest) = if empty {
@@ -114,15 +152,29 @@ fn insert(text: &str, start: usize, name: &str, value: &Value, empty: bool, dept
         (",".to_owned(), &text[after..])
     };
     // A member on the same line gets a line of its own.
-    let gap = if empty || rest.trim_start_matches([' ', '\t']).starts_with(['\n', '\r']) { "" } else { "\n" };
-    format!("{}\n{indent}{}: {}{end}{gap}{rest}", &text[..after], Value::from(name), indented(value, depth))
+    let gap = if empty
+        || rest
+            .trim_start_matches([' ', '\t'])
+            .starts_with(['\n', '\r'])
+    {
+        ""
+    } else {
+        "\n"
+    };
+    format!(
+        "{}\n{indent}{}: {}{end}{gap}{rest}",
+        &text[..after],
+        Value::from(name),
+        indented(value, depth)
+    )
 }
 
 fn indented(value: &Value, depth: usize) -> String {
     format!("{value:#}").replace('\n', &format!("\n{}", "  ".repeat(depth)))
 }
 
-/// Finds the value of a member in the valid JSON object that starts at `start`. The last one of a name counts.
+/// Finds the value of a member in the valid JSON object that starts at `start`. The last one of a
+/// name counts.
 fn value_of(text: &str, start: usize, name: &str) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     let blank = |mut at: usize| {
@@ -170,7 +222,10 @@ fn end_of(bytes: &[u8], mut at: usize) -> Option<usize> {
             _ if depth > 0 => at += 1,
             _ => {
                 // A number or a word.
-                while bytes.get(at).is_some_and(|byte| !b",}] \t\r\n".contains(byte)) {
+                while bytes
+                    .get(at)
+                    .is_some_and(|byte| !b",}] \t\r\n".contains(byte))
+                {
                     at += 1;
                 }
             }
@@ -186,7 +241,10 @@ mod tests {
     use super::*;
 
     fn launch() -> Launch {
-        Launch { program: "/bin/helmdeck".into(), arguments: vec!["mcp".into()] }
+        Launch {
+            program: "/bin/helmdeck".into(),
+            arguments: vec!["mcp".into()],
+        }
     }
 
     fn added(text: &str) -> String {
@@ -208,18 +266,38 @@ mod tests {
             "{\"mcpServers\":{\"x\":{\"command\":\"y\"}}}",
         ] {
             let new = added(text);
-            let mut value: Value = serde_json::from_str(&new).unwrap_or_else(|error| panic!("{error}: {new}"));
-            assert_eq!(value["mcpServers"]["helmdeck"], launch().entry(false), "{new}");
-            assert_eq!(json(&new, "mcpServers", &launch().entry(false), false), Ok(Edit::Same));
-            value["mcpServers"].as_object_mut().unwrap().remove("helmdeck");
-            let mut old: Value = serde_json::from_str(if text.is_empty() { "{}" } else { text }).unwrap();
+            let mut value: Value =
+                serde_json::from_str(&new).unwrap_or_else(|error| panic!("{error}: {new}"));
+            assert_eq!(
+                value["mcpServers"]["helmdeck"],
+                launch().entry(false),
+                "{new}"
+            );
+            assert_eq!(
+                json(&new, "mcpServers", &launch().entry(false), false),
+                Ok(Edit::Same)
+            );
+            value["mcpServers"]
+                .as_object_mut()
+                .unwrap()
+                .remove("helmdeck");
+            let mut old: Value =
+                serde_json::from_str(if text.is_empty() { "{}" } else { text }).unwrap();
             if old.get("mcpServers").is_none() {
                 old["mcpServers"] = json!({});
             }
             assert_eq!(value, old, "{new}");
             let plain = |text: &str| text.split_whitespace().collect::<String>();
-            let rest: String = text.trim_end().chars().rev().take_while(|c| *c != '{').collect();
-            assert!(plain(&new).ends_with(&plain(&rest.chars().rev().collect::<String>())), "{new}");
+            let rest: String = text
+                .trim_end()
+                .chars()
+                .rev()
+                .take_while(|c| *c != '{')
+                .collect();
+            assert!(
+                plain(&new).ends_with(&plain(&rest.chars().rev().collect::<String>())),
+                "{new}"
+            );
         }
     }
 
@@ -228,9 +306,14 @@ mod tests {
         let text = "{\"mcpServers\": {\"helmdeck\": {\"command\": \"old\"}, \"x\": 1}}";
         let entry = launch().entry(true);
         assert_eq!(json(text, "mcpServers", &entry, false), Ok(Edit::Differs));
-        let Ok(Edit::Text(new)) = json(text, "mcpServers", &entry, true) else { panic!() };
+        let Ok(Edit::Text(new)) = json(text, "mcpServers", &entry, true) else {
+            panic!()
+        };
         let value: Value = serde_json::from_str(&new).unwrap();
-        assert_eq!((&value["mcpServers"]["helmdeck"], &value["mcpServers"]["x"]), (&entry, &json!(1)));
+        assert_eq!(
+            (&value["mcpServers"]["helmdeck"], &value["mcpServers"]["x"]),
+            (&entry, &json!(1))
+        );
         for bad in ["{ // mine\n}", "{\"a\": 1,}", "[]", "{\"mcpServers\": []}"] {
             assert!(json(bad, "mcpServers", &entry, true).is_err(), "{bad}");
         }
@@ -239,12 +322,23 @@ mod tests {
     #[test]
     fn toml_keeps_comments_and_other_servers() {
         let text = "model = \"x\" # mine\n\n[mcp_servers.other]\ncommand = \"y\"\n";
-        let Ok(Edit::Text(new)) = toml(text, &launch(), false) else { panic!() };
-        assert!(new.starts_with(text) && new.contains("[mcp_servers.helmdeck]\ncommand = \"/bin/helmdeck\""), "{new}");
+        let Ok(Edit::Text(new)) = toml(text, &launch(), false) else {
+            panic!()
+        };
+        assert!(
+            new.starts_with(text)
+                && new.contains("[mcp_servers.helmdeck]\ncommand = \"/bin/helmdeck\""),
+            "{new}"
+        );
         assert_eq!(toml(&new, &launch(), false), Ok(Edit::Same));
-        let other = Launch { program: "/other".into(), ..launch() };
+        let other = Launch {
+            program: "/other".into(),
+            ..launch()
+        };
         assert_eq!(toml(&new, &other, false), Ok(Edit::Differs));
-        assert!(matches!(toml(&new, &other, true), Ok(Edit::Text(text)) if text.contains("/other")));
+        assert!(
+            matches!(toml(&new, &other, true), Ok(Edit::Text(text)) if text.contains("/other"))
+        );
         assert!(toml("a = ", &launch(), false).is_err());
     }
 }

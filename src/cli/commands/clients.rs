@@ -46,7 +46,11 @@ impl EntryState {
 /// Returns all clients, or the one that is asked for. Nothing without a home folder.
 pub(super) fn places(env: &ProcessEnvironment, only: Option<McpClient>) -> Vec<ClientFile> {
     let wanted = |client: &&McpClient| only.is_none_or(|only| only == **client);
-    McpClient::value_variants().iter().filter(wanted).filter_map(|client| place(*client, env)).collect()
+    McpClient::value_variants()
+        .iter()
+        .filter(wanted)
+        .filter_map(|client| place(*client, env))
+        .collect()
 }
 
 fn place(client: McpClient, env: &ProcessEnvironment) -> Option<ClientFile> {
@@ -58,14 +62,23 @@ fn place(client: McpClient, env: &ProcessEnvironment) -> Option<ClientFile> {
     };
     let (folder, file) = match client {
         McpClient::ClaudeCode => (home.join(".claude"), home.join(".claude.json")),
-        McpClient::ClaudeDesktop => within(applications.join("Claude"), "claude_desktop_config.json"),
+        McpClient::ClaudeDesktop => {
+            within(applications.join("Claude"), "claude_desktop_config.json")
+        }
         McpClient::Cursor => within(home.join(".cursor"), "mcp.json"),
         McpClient::VsCode => within(applications.join("Code/User"), "mcp.json"),
-        McpClient::Codex => within(absolute("CODEX_HOME").unwrap_or_else(|| home.join(".codex")), "config.toml"),
+        McpClient::Codex => within(
+            absolute("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
+            "config.toml",
+        ),
         McpClient::Gemini => within(home.join(".gemini"), "settings.json"),
     };
     let found = folder.exists() || file.exists();
-    Some(ClientFile { client, file, found })
+    Some(ClientFile {
+        client,
+        file,
+        found,
+    })
 }
 
 fn within(folder: PathBuf, name: &str) -> (PathBuf, PathBuf) {
@@ -88,21 +101,33 @@ impl ClientFile {
 
     /// Returns the client's name on the command line.
     pub(super) fn name(&self) -> String {
-        self.client.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+        self.client
+            .to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default()
     }
 
     const fn member(&self) -> &'static str {
-        if matches!(self.client, McpClient::VsCode) { "servers" } else { "mcpServers" }
+        if matches!(self.client, McpClient::VsCode) {
+            "servers"
+        } else {
+            "mcpServers"
+        }
     }
 
     fn entry(&self, launch: &Launch) -> Value {
-        launch.entry(matches!(self.client, McpClient::ClaudeCode | McpClient::VsCode))
+        launch.entry(matches!(
+            self.client,
+            McpClient::ClaudeCode | McpClient::VsCode
+        ))
     }
 
     /// Returns what adds helmdeck by hand: a command, or text for the file.
     pub(super) fn by_hand(&self, launch: &Launch) -> String {
-        let words: Vec<String> =
-            std::iter::once(&launch.program).chain(&launch.arguments).map(|word| shell_quoted(word)).collect();
+        let words: Vec<String> = std::iter::once(&launch.program)
+            .chain(&launch.arguments)
+            .map(|word| shell_quoted(word))
+            .collect();
         let words = words.join(" ");
         match self.client {
             McpClient::ClaudeCode => format!("claude mcp add --scope user {ENTRY} -- {words}"),
@@ -140,8 +165,8 @@ impl ClientFile {
     /// Adds the entry to the file.
     ///
     /// # Errors
-    /// A failure if another entry has that name and `force` is not set, if the file cannot be edited without loss, or
-    /// if it cannot be written. The file is then unchanged.
+    /// A failure if another entry has that name and `force` is not set, if the file cannot be
+    /// edited without loss, or if it cannot be written. The file is then unchanged.
     pub(super) fn add(&self, launch: &Launch, force: bool) -> Result<EntryState> {
         let file = self.file.display();
         let text = match self.edit(launch, force) {
@@ -155,19 +180,25 @@ impl ClientFile {
                 .with_hint("replace it with --force"));
             }
             Err(reason) => {
-                return Err(Failure::new(Exit::Refused, format!("{file} was not changed: {reason}"))
-                    .with_hint(format!("add this yourself: {}", self.by_hand(launch))));
+                return Err(Failure::new(
+                    Exit::Refused,
+                    format!("{file} was not changed: {reason}"),
+                )
+                .with_hint(format!("add this yourself: {}", self.by_hand(launch))));
             }
         };
-        write_file::replace(&self.file, text.as_bytes())
-            .map_err(|error| Failure::new(Exit::Failed, format!("{file} cannot be written: {error}")))?;
+        write_file::replace(&self.file, text.as_bytes()).map_err(|error| {
+            Failure::new(Exit::Failed, format!("{file} cannot be written: {error}"))
+        })?;
         Ok(EntryState::Added)
     }
 }
 
 /// Returns how a client starts this program, with the configuration file that the user named.
 pub(super) fn launch(env: &ProcessEnvironment, named: Option<&Path>) -> Launch {
-    let program = env.program().map_or_else(|| "helmdeck".to_owned(), |path| path.display().to_string());
+    let program = env
+        .program()
+        .map_or_else(|| "helmdeck".to_owned(), |path| path.display().to_string());
     let mut arguments: Vec<String> = Vec::new();
     if let Some(path) = named {
         arguments.extend(["--config".to_owned(), path.display().to_string()]);

@@ -14,13 +14,22 @@ use crate::s3;
 /// Runs `helmdeck config`.
 ///
 /// # Errors
-/// Exit 78 if the configuration is wrong, after showing it; exit 3 if there is no folder for a configuration file.
-pub(crate) fn run(command: &ConfigCommand, global: &Global, env: &ProcessEnvironment, output: &Output) -> Result<()> {
+/// Exit 78 if the configuration is wrong, after showing it; exit 3 if there is no folder for a
+/// configuration file.
+pub(crate) fn run(
+    command: &ConfigCommand,
+    global: &Global,
+    env: &ProcessEnvironment,
+    output: &Output,
+) -> Result<()> {
     let loaded = config::load(global.config.as_deref(), Vec::new(), env)?;
     match command {
         ConfigCommand::Path => {
             let found = loaded.file.ok_or_else(|| {
-                Failure::new(Exit::Absent, "there is no configuration folder: neither XDG_CONFIG_HOME nor HOME is set")
+                Failure::new(
+                    Exit::Absent,
+                    "there is no configuration folder: neither XDG_CONFIG_HOME nor HOME is set",
+                )
             })?;
             let value = json!({"path": found.path, "exists": loaded.file_exists});
             output.either(&value, || found.path.display().to_string())

@@ -1,7 +1,7 @@
 //! `helmdeck __connect`: the `ProxyCommand` of ssh, internal.
 //!
-//! Copies stdin and stdout to a host through the proxy of the helmdeck process that started git. It reads no
-//! configuration.
+//! Copies stdin and stdout to a host through the proxy of the helmdeck process that started git. It
+//! reads no configuration.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -25,9 +25,13 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 /// Runs `<proxy address> <host> <port>` until one side ends.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, env: &ProcessEnvironment) -> ExitCode {
-    let words: Vec<String> = arguments.filter_map(|word| word.into_string().ok()).collect();
+    let words: Vec<String> = arguments
+        .filter_map(|word| word.into_string().ok())
+        .collect();
     let authorization = env.text(AUTHORIZATION).ok().flatten().unwrap_or_default();
-    let [proxy, host, port] = words.as_slice() else { return ExitCode::from(2) };
+    let [proxy, host, port] = words.as_slice() else {
+        return ExitCode::from(2);
+    };
     match open(proxy, host, port, authorization).and_then(|stream| copy(&stream)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -40,13 +44,19 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, env: &ProcessEnviro
 
 fn open(proxy: &str, host: &str, port: &str, authorization: &str) -> io::Result<TcpStream> {
     let wrong = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
-    let proxy: SocketAddr = proxy.parse().map_err(|_| wrong("the address of the proxy makes no sense"))?;
+    let proxy: SocketAddr = proxy
+        .parse()
+        .map_err(|_| wrong("the address of the proxy makes no sense"))?;
     let port: u16 = port.parse().map_err(|_| wrong("the port makes no sense"))?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte);
     if host.is_empty() || !host.bytes().all(plain) || authorization.contains(['\r', '\n']) {
         return Err(wrong("the host makes no sense"));
     }
-    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let host = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
+    };
     let mut stream = TcpStream::connect(proxy)?;
     stream.set_read_timeout(Some(ANSWER_WITHIN))?;
     write!(
@@ -55,7 +65,9 @@ fn open(proxy: &str, host: &str, port: &str, authorization: &str) -> io::Result<
     )?;
     let head = read_head(&mut stream)?;
     if !head.starts_with(b"HTTP/1.1 200 ") {
-        return Err(io::Error::other("the host cannot be reached, or may not be"));
+        return Err(io::Error::other(
+            "the host cannot be reached, or may not be",
+        ));
     }
     stream.set_read_timeout(None)?;
     Ok(stream)

@@ -18,7 +18,9 @@ use crate::wire::Setup;
 pub(super) async fn run(report: &mut Report, setup: &Setup) {
     let config = &setup.settings.conversation;
     if setup.ring.is_none() {
-        let set = |(key, setting): (&Key, &Setting)| key[0] == "conversation" && setting.origin != Origin::Default;
+        let set = |(key, setting): (&Key, &Setting)| {
+            key[0] == "conversation" && setting.origin != Origin::Default
+        };
         if setup.layers.iter().any(set) {
             let message = "conversation settings are set, but no memory key, so nothing of a conversation is kept";
             report.warnings.push(message.to_owned());
@@ -38,7 +40,9 @@ pub(super) async fn run(report: &mut Report, setup: &Setup) {
     }
     if config.strategy != Strategy::None {
         let limits = setup.settings.memory.store().limits;
-        report.warnings.extend(crowded(limits.quota(Kind::Conversation), config));
+        report
+            .warnings
+            .extend(crowded(limits.quota(Kind::Conversation), config));
     }
     let budget = match (config.strategy, config.budget_tokens) {
         (Strategy::None, _) => "nothing is kept".to_owned(),
@@ -49,7 +53,10 @@ pub(super) async fn run(report: &mut Report, setup: &Setup) {
         return report.fact("conversation", format!("{}, {budget}", config.strategy));
     }
     let model = &config.summarizer.model;
-    report.fact("conversation", format!("{}, {budget}, summed up by {model}", config.strategy));
+    report.fact(
+        "conversation",
+        format!("{}, {budget}, summed up by {model}", config.strategy),
+    );
     if !config.summarizer.credential.is_empty()
         && let Err(failure) = credential(report, setup, &config.summarizer.credential).await
     {
@@ -80,12 +87,24 @@ async fn credential(report: &mut Report, setup: &Setup, name: &str) -> Result<()
     }
     let missing = || {
         let name = name.escape_debug();
-        Failure::config(format!("conversation.summarizer.credential: there is no credential \"{name}\""))
+        Failure::config(format!(
+            "conversation.summarizer.credential: there is no credential \"{name}\""
+        ))
     };
-    let Some(ring) = &setup.vault_ring else { return Err(missing()) };
-    let book = Book::new(setup.system()?, ring.clone(), Arc::new(SystemClock::default()));
+    let Some(ring) = &setup.vault_ring else {
+        return Err(missing());
+    };
+    let book = Book::new(
+        setup.system()?,
+        ring.clone(),
+        Arc::new(SystemClock::default()),
+    );
     match book.about(name).await {
-        Ok(about) => report.warnings.extend(unusable(&about, name, &setup.settings.conversation.summarizer.endpoint)),
+        Ok(about) => report.warnings.extend(unusable(
+            &about,
+            name,
+            &setup.settings.conversation.summarizer.endpoint,
+        )),
         Err(VaultError::Missing(_) | VaultError::Invalid(_)) => return Err(missing()),
         // The vault check reports credentials that do not open.
         Err(_) => {}
@@ -100,9 +119,17 @@ fn unusable(about: &About, name: &str, endpoint: &str) -> Option<String> {
             "no conversation can be summarised with credential \"{name}\": `helmdeck vault grant {name} --pack {SUMMARIZE} --allow <callers>`"
         ));
     }
-    let host = url::Url::parse(endpoint).ok()?.host_str()?.trim_matches(['[', ']']).to_ascii_lowercase();
+    let host = url::Url::parse(endpoint)
+        .ok()?
+        .host_str()?
+        .trim_matches(['[', ']'])
+        .to_ascii_lowercase();
     let allowed = about.hosts.iter().any(|glob| glob.matches(&host));
-    (!allowed).then(|| format!("credential \"{name}\" is not for the host {host} of conversation.summarizer.endpoint"))
+    (!allowed).then(|| {
+        format!(
+            "credential \"{name}\" is not for the host {host} of conversation.summarizer.endpoint"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -111,30 +138,66 @@ mod tests {
 
     fn about(host: &str, allow: &str, pack: &str) -> About {
         let mut about = About::of(helmdeck_vault::Kind::ApiKey);
-        let of = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let of = |text: &str| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
         about.hosts = of(host).iter().map(|host| host.parse().unwrap()).collect();
-        about.subjects = of(allow).iter().map(|subjects| subjects.parse().unwrap()).collect();
+        about.subjects = of(allow)
+            .iter()
+            .map(|subjects| subjects.parse().unwrap())
+            .collect();
         about.packs = of(pack).iter().map(|pack| pack.parse().unwrap()).collect();
         about
     }
 
     #[test]
     fn a_store_that_would_refuse_turns_is_told() {
-        let config = Config { max_turns: 160, max_bytes: 1600, ..Config::default() };
+        let config = Config {
+            max_turns: 160,
+            max_bytes: 1600,
+            ..Config::default()
+        };
         let why = |rows, bytes| crowded(Quota { rows, bytes }, &config);
         assert_eq!(why(171, 1701), None);
-        assert!(why(170, 1701).unwrap().contains("memory.kinds.conversation.rows"));
-        assert!(why(171, 1700).unwrap().contains("memory.kinds.conversation.bytes"));
+        assert!(
+            why(170, 1701)
+                .unwrap()
+                .contains("memory.kinds.conversation.rows")
+        );
+        assert!(
+            why(171, 1700)
+                .unwrap()
+                .contains("memory.kinds.conversation.bytes")
+        );
     }
 
     #[test]
     fn a_credential_that_nothing_can_be_summed_up_with_is_told() {
-        let why = |host, allow, pack| unusable(&about(host, allow, pack), "llm", "https://API.example.com/v1");
+        let why = |host, allow, pack| {
+            unusable(
+                &about(host, allow, pack),
+                "llm",
+                "https://API.example.com/v1",
+            )
+        };
         assert_eq!(why("api.example.com", "*/*", SUMMARIZE), None);
         assert_eq!(why("*.example.com", "local/*", "*"), None);
-        for (host, allow, pack) in [("api.example.com", "", "*"), ("api.example.com", "*/*", "swe.solve")] {
-            assert!(why(host, allow, pack).unwrap().contains("--pack conversation.summarize"));
+        for (host, allow, pack) in [
+            ("api.example.com", "", "*"),
+            ("api.example.com", "*/*", "swe.solve"),
+        ] {
+            assert!(
+                why(host, allow, pack)
+                    .unwrap()
+                    .contains("--pack conversation.summarize")
+            );
         }
-        assert!(why("other.example.com", "*/*", "*").unwrap().contains("host api.example.com"));
+        assert!(
+            why("other.example.com", "*/*", "*")
+                .unwrap()
+                .contains("host api.example.com")
+        );
     }
 }

@@ -28,8 +28,8 @@ struct Clear {
 /// Checks the store.
 ///
 /// # Errors
-/// Exit 3 without a key or a store, after printing what can be read without one; 78 with another key, likewise; 8 if
-/// any row does not open, after printing which.
+/// Exit 3 without a key or a store, after printing what can be read without one; 78 with another
+/// key, likewise; 8 if any row does not open, after printing which.
 pub(crate) async fn run(setup: &Setup) -> Result<()> {
     let Some(clear) = look(setup).await? else {
         let what = if setup.ring.is_some() {
@@ -45,27 +45,40 @@ pub(crate) async fn run(setup: &Setup) -> Result<()> {
     };
     let hints = hints(setup, &clear, examined.as_ref());
     let value = value(setup, &clear, examined.as_ref(), failure.as_ref(), &hints);
-    setup.output.either(&value, || text(setup, &clear, examined.as_ref(), &hints))?;
+    setup
+        .output
+        .either(&value, || text(setup, &clear, examined.as_ref(), &hints))?;
     match (failure, examined) {
         (Some(failure), _) => Err(failure),
         (None, Some(examined)) if examined.unreadable > 0 => Err(Failure::silent(Exit::Corrupt)),
         (None, Some(_)) => Ok(()),
-        (None, None) => Err(Failure::new(Exit::Absent, "no memory key is set, so entries cannot be opened")
-            .with_hint("set HELMDECK_MEMORY_KEY to check that every entry opens")),
+        (None, None) => Err(Failure::new(
+            Exit::Absent,
+            "no memory key is set, so entries cannot be opened",
+        )
+        .with_hint("set HELMDECK_MEMORY_KEY to check that every entry opens")),
     }
 }
 
 async fn look(setup: &Setup) -> Result<Option<Clear>> {
-    let Some(store) = setup.clear_store().await? else { return Ok(None) };
-    let looked =
-        async { Ok::<_, Failure>(Clear { stats: store.stats().await?, namespaces: store.namespaces().await? }) };
+    let Some(store) = setup.clear_store().await? else {
+        return Ok(None);
+    };
+    let looked = async {
+        Ok::<_, Failure>(Clear {
+            stats: store.stats().await?,
+            namespaces: store.namespaces().await?,
+        })
+    };
     let looked = looked.await;
     store.close().await?;
     looked.map(Some)
 }
 
 async fn open(setup: &Setup) -> Result<Option<Examined>> {
-    let Some(store) = setup.sealed_store().await? else { return Ok(None) };
+    let Some(store) = setup.sealed_store().await? else {
+        return Ok(None);
+    };
     let examined = walk(setup, &*store).await;
     store.close().await?;
     examined.map(Some)
@@ -91,7 +104,12 @@ fn standing(setup: &Setup, id: &str) -> &'static str {
 
 fn hints(setup: &Setup, clear: &Clear, examined: Option<&Examined>) -> Vec<String> {
     let mut hints = Vec::new();
-    for (id, rows) in clear.stats.rows_by_key_id.iter().filter(|(_, rows)| **rows > 0) {
+    for (id, rows) in clear
+        .stats
+        .rows_by_key_id
+        .iter()
+        .filter(|(_, rows)| **rows > 0)
+    {
         match standing(setup, id) {
             "previous" => hints.push(format!(
                 "{rows} rows are sealed with key {id}, a previous key or in an older format: `helmdeck memory rotate` seals them anew"
@@ -105,7 +123,13 @@ fn hints(setup: &Setup, clear: &Clear, examined: Option<&Examined>) -> Vec<Strin
     let missing: u64 = examined
         .iter()
         .flat_map(|found| &found.unreadable_by_key)
-        .fold(0, |sum, (id, rows)| if standing(setup, id) == "missing" { sum } else { sum + rows });
+        .fold(0, |sum, (id, rows)| {
+            if standing(setup, id) == "missing" {
+                sum
+            } else {
+                sum + rows
+            }
+        });
     if missing > 0 {
         hints.push(format!(
             "{missing} rows were altered, moved or never sealed: they count as absent, and `helmdeck memory purge` removes them"
@@ -131,7 +155,12 @@ fn value(
     let keys: BTreeMap<&str, Value> = stats
         .rows_by_key_id
         .iter()
-        .map(|(id, rows)| (id.as_str(), json!({"rows": rows, "key": standing(setup, id)})))
+        .map(|(id, rows)| {
+            (
+                id.as_str(),
+                json!({"rows": rows, "key": standing(setup, id)}),
+            )
+        })
         .collect();
     let named = |found: &Examined| -> Vec<String> { found.named.iter().map(line).collect() };
     json!({
@@ -167,32 +196,68 @@ fn text(setup: &Setup, clear: &Clear, examined: Option<&Examined>, hints: &[Stri
     let stats = &clear.stats;
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut fact = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
-    fact("store", format!("{}, {} on disk", stats.driver, size(stats.disk_bytes)));
-    fact("rows", format!("{} ({}), and {} that have ended", stats.rows, size(stats.bytes), stats.expired));
+    fact(
+        "store",
+        format!("{}, {} on disk", stats.driver, size(stats.disk_bytes)),
+    );
+    fact(
+        "rows",
+        format!(
+            "{} ({}), and {} that have ended",
+            stats.rows,
+            size(stats.bytes),
+            stats.expired
+        ),
+    );
     for (id, rows) in &stats.rows_by_key_id {
         let id = if id.is_empty() { "none" } else { id };
-        fact("key", format!("{id} ({}): {}", standing(setup, id), count(*rows, "row")));
+        fact(
+            "key",
+            format!("{id} ({}): {}", standing(setup, id), count(*rows, "row")),
+        );
     }
     match examined {
-        Some(found) => fact("opened", format!("{} rows open, {} do not", found.read, found.unreadable)),
+        Some(found) => fact(
+            "opened",
+            format!("{} rows open, {} do not", found.read, found.unreadable),
+        ),
         None => fact("opened", "not checked: it takes the memory key".to_owned()),
     }
     let mut text = columns(&rows);
     if !clear.namespaces.is_empty() {
-        let rows = clear
-            .namespaces
-            .iter()
-            .take(SHOWN)
-            .map(|held| [name(&held.namespace), held.kind.to_string(), held.rows.to_string(), size(held.bytes)]);
-        text.push_str(&format!("\n{}", table(["NAMESPACE", "KIND", "ROWS", "SIZE"], rows)));
+        let rows = clear.namespaces.iter().take(SHOWN).map(|held| {
+            [
+                name(&held.namespace),
+                held.kind.to_string(),
+                held.rows.to_string(),
+                size(held.bytes),
+            ]
+        });
+        text.push_str(&format!(
+            "\n{}",
+            table(["NAMESPACE", "KIND", "ROWS", "SIZE"], rows)
+        ));
         if clear.namespaces.len() > SHOWN {
-            text.push_str(&format!("and {} more; --json lists them all\n", clear.namespaces.len() - SHOWN));
+            text.push_str(&format!(
+                "and {} more; --json lists them all\n",
+                clear.namespaces.len() - SHOWN
+            ));
         }
     }
     if let Some(found) = examined.filter(|found| found.unreadable > 0) {
         text.push('\n');
-        text.extend(found.named.iter().map(|row| format!("does not open: {}\n", line(row))));
-        text.extend(found.reasons.iter().map(|(reason, rows)| format!("{}: {reason}\n", count(*rows, "row"))));
+        text.extend(
+            found
+                .named
+                .iter()
+                .map(|row| format!("does not open: {}\n", line(row))),
+        );
+        text.extend(
+            found
+                .reasons
+                .iter()
+                .map(|(reason, rows)| format!("{}: {reason}\n", count(*rows, "row"))),
+        );
     }
     if !hints.is_empty() {
         text.push('\n');
@@ -202,5 +267,11 @@ fn text(setup: &Setup, clear: &Clear, examined: Option<&Examined>, hints: &[Stri
 }
 
 fn line(row: &helmdeck_memory::doctor::Unreadable) -> String {
-    format!("{} {} {}: {}", name(&row.namespace), row.kind, row.key, row.reason)
+    format!(
+        "{} {} {}: {}",
+        name(&row.namespace),
+        row.kind,
+        row.key,
+        row.reason
+    )
 }

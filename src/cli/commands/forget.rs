@@ -28,12 +28,14 @@ const TRIES: u32 = 50;
 /// Deletes all data of a subject.
 ///
 /// # Errors
-/// A usage failure without a confirmation, or for an empty subject; exit 1 if rows kept being written, or the store
-/// cannot be reached.
+/// A usage failure without a confirmation, or for an empty subject; exit 1 if rows kept being
+/// written, or the store cannot be reached.
 pub(crate) async fn run(setup: &Setup, arguments: &ForgetArgs) -> Result<()> {
     let (tenant, subject) = (arguments.tenant.as_str(), arguments.subject.as_str());
     if subject.is_empty() {
-        return Err(Failure::usage("an empty subject stands for what a tenant shares; `memory purge` removes that"));
+        return Err(Failure::usage(
+            "an empty subject stands for what a tenant shares; `memory purge` removes that",
+        ));
     }
     let (store, by) = open(setup).await?;
     let answer = async {
@@ -41,11 +43,18 @@ pub(crate) async fn run(setup: &Setup, arguments: &ForgetArgs) -> Result<()> {
             Some(store) => preview(&**store, tenant, subject).await?,
             None => Vec::new(),
         };
-        setup.output.confirm(&question(tenant, subject, &held), arguments.yes)?;
-        let file = arguments.receipt.as_deref().map(ReceiptFile::make).transpose()?;
+        setup
+            .output
+            .confirm(&question(tenant, subject, &held), arguments.yes)?;
+        let file = arguments
+            .receipt
+            .as_deref()
+            .map(ReceiptFile::make)
+            .transpose()?;
         let system = setup.system()?;
         let now = SystemClock::default().now();
-        // Delete the files first: if their storage does not answer, no receipt says that all is done.
+        // Delete the files first: if their storage does not answer, no receipt says that all is
+        // done.
         let mut artifacts = forget_files(setup, tenant, subject).await?;
         let receipt = forget(store.as_deref(), Some(&system), (tenant, subject), by, now).await?;
         // Delete files that a running server wrote meanwhile.
@@ -64,11 +73,17 @@ pub(crate) async fn run(setup: &Setup, arguments: &ForgetArgs) -> Result<()> {
     if let Some(file) = &mut file {
         file.keep(&value)?;
     }
-    setup.output.either(&value, || text(&receipt, artifacts, log_emptied))?;
+    setup
+        .output
+        .either(&value, || text(&receipt, artifacts, log_emptied))?;
     if receipt.verified && log_emptied != Some(false) {
         return Ok(());
     }
-    let why = if receipt.verified { "the log of the store could not be emptied" } else { "rows kept being written" };
+    let why = if receipt.verified {
+        "the log of the store could not be emptied"
+    } else {
+        "rows kept being written"
+    };
     Err(Failure::new(Exit::Failed, why).with_hint("run it again; what went is gone"))
 }
 
@@ -87,19 +102,29 @@ async fn forget_files(setup: &Setup, tenant: &str, subject: &str) -> Result<u64>
     let engine = setup.engine_over(None, MemoryUse::Nothing, false).await?;
     let forgotten = engine.forget_artifacts(tenant, subject).await;
     engine.shutdown().await;
-    forgotten.map_err(|error| Failure::from(error).with_hint("rows are left until the files can go; run it again"))
+    forgotten.map_err(|error| {
+        Failure::from(error).with_hint("rows are left until the files can go; run it again")
+    })
 }
 
 fn question(tenant: &str, subject: &str, held: &[Removed]) -> String {
     let rows: u64 = held.iter().map(|part| part.rows).sum();
     let mut kinds: Vec<String> = Vec::new();
     for kind in helmdeck_memory::Kind::ALL {
-        let of_kind: u64 = held.iter().filter(|part| part.kind == kind).map(|part| part.rows).sum();
+        let of_kind: u64 = held
+            .iter()
+            .filter(|part| part.kind == kind)
+            .map(|part| part.rows)
+            .sum();
         if of_kind > 0 {
             kinds.push(format!("{of_kind} {kind}"));
         }
     }
-    let kinds = if kinds.is_empty() { String::new() } else { format!(": {}", kinds.join(", ")) };
+    let kinds = if kinds.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", kinds.join(", "))
+    };
     format!(
         "remove everything of {tenant}/{subject} ({}{kinds}), with all sessions, idempotency keys, ended jobs and artifacts",
         count(rows, "entry")
@@ -108,10 +133,13 @@ fn question(tenant: &str, subject: &str, held: &[Removed]) -> String {
 
 /// Empties the log of the store.
 ///
-/// Deleted rows are overwritten in the database, and may remain in its log until that is truncated. A concurrent reader
-/// prevents that. `None` = the store has no such log: the receipt says what remains.
+/// Deleted rows are overwritten in the database, and may remain in its log until that is truncated.
+/// A concurrent reader prevents that. `None` = the store has no such log: the receipt says what
+/// remains.
 async fn empty_log(setup: &Setup) -> Result<Option<bool>> {
-    let Location::Sqlite(path) = Location::parse(&setup.settings.memory_url()?)? else { return Ok(None) };
+    let Location::Sqlite(path) = Location::parse(&setup.settings.memory_url()?)? else {
+        return Ok(None);
+    };
     let mut log = path.into_os_string();
     log.push("-wal");
     for _ in 0..TRIES {
@@ -123,7 +151,9 @@ async fn empty_log(setup: &Setup) -> Result<Option<bool>> {
             store.close().await?;
         }
     }
-    Ok(Some(!std::fs::metadata(&log).is_ok_and(|file| file.len() > 0)))
+    Ok(Some(
+        !std::fs::metadata(&log).is_ok_and(|file| file.len() > 0),
+    ))
 }
 
 /// File of the receipt. It is created before anything is removed, and deleted if nothing was.
@@ -135,11 +165,21 @@ struct ReceiptFile<'a> {
 
 impl<'a> ReceiptFile<'a> {
     fn make(path: &'a Path) -> Result<Self> {
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-            Ok(file) => Ok(Self { path, file, kept: false }),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                Err(Failure::usage(format!("{} already exists; name another file", path.display())))
-            }
+        match OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+        {
+            Ok(file) => Ok(Self {
+                path,
+                file,
+                kept: false,
+            }),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Failure::usage(format!(
+                "{} already exists; name another file",
+                path.display()
+            ))),
             Err(error) => Err(Failure::usage(format!(
                 "the receipt cannot be written: {}: {error}; nothing was removed",
                 path.display()
@@ -175,7 +215,11 @@ fn text(receipt: &Receipt, artifacts: u64, log_emptied: Option<bool>) -> String 
     let mut text = format!("{at}: forgot {}/{}\n", receipt.tenant, receipt.subject);
     let mut rows: Vec<Vec<String>> = vec![["SESSION", "KIND", "ROWS"].map(str::to_owned).to_vec()];
     rows.extend(receipt.removed.iter().map(|part| {
-        vec![part.session.clone().unwrap_or_else(|| "-".to_owned()), part.kind.to_string(), part.rows.to_string()]
+        vec![
+            part.session.clone().unwrap_or_else(|| "-".to_owned()),
+            part.kind.to_string(),
+            part.rows.to_string(),
+        ]
     }));
     if !receipt.removed.is_empty() {
         text.push_str(&columns(&rows));

@@ -21,18 +21,27 @@ use crate::wire::Setup;
 /// Imports an archive.
 ///
 /// # Errors
-/// Exit 3 without a key; 78 with another key than the file's; 8 if the file is damaged, after everything that opens was
-/// written; 1 if entries were refused.
+/// Exit 3 without a key; 78 with another key than the file's; 8 if the file is damaged, after
+/// everything that opens was written; 1 if entries were refused.
 pub(crate) async fn run(setup: &Setup, arguments: &ImportArgs) -> Result<()> {
     let Some(ring) = &setup.ring else {
-        return Err(Failure::new(Exit::Absent, "no memory key is set; set the key that the file was written with"));
+        return Err(Failure::new(
+            Exit::Absent,
+            "no memory key is set; set the key that the file was written with",
+        ));
     };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-    let target =
-        Target { store: destination(setup, arguments, ring, &clock).await?, dry_run: arguments.dry_run, clock };
+    let target = Target {
+        store: destination(setup, arguments, ring, &clock).await?,
+        dry_run: arguments.dry_run,
+        clock,
+    };
     let filter = ArchiveFilter::from(&arguments.only);
-    let input: Box<dyn Read + Send> =
-        if arguments.file == Path::new("-") { Box::new(io::stdin()) } else { Box::new(open(&arguments.file)?) };
+    let input: Box<dyn Read + Send> = if arguments.file == Path::new("-") {
+        Box::new(io::stdin())
+    } else {
+        Box::new(open(&arguments.file)?)
+    };
     let mut steps = Steps::new(setup.output, "read");
     let mut show = |count| steps.at(count, None);
     let (imported, end) = archive::import(target, ring.clone(), &filter, input, &mut show).await;
@@ -41,14 +50,17 @@ pub(crate) async fn run(setup: &Setup, arguments: &ImportArgs) -> Result<()> {
         // It ended before its first record: there is nothing to report.
         return end.map_err(failure);
     }
-    setup.output.either(&json!(imported), || text(&imported, arguments.dry_run))?;
+    setup
+        .output
+        .either(&json!(imported), || text(&imported, arguments.dry_run))?;
     end.map_err(failure)?;
     refused(&imported.restored)
 }
 
 /// Returns the store to import into.
 ///
-/// It is opened only when the first entry decrypts: a store created with a wrong key would refuse the right one.
+/// It is opened only when the first entry decrypts: a store created with a wrong key would refuse
+/// the right one.
 async fn destination(
     setup: &Setup,
     arguments: &ImportArgs,
@@ -59,9 +71,15 @@ async fn destination(
     if arguments.dry_run && !setup.store_exists().await? {
         return Ok(Destination::Nothing);
     }
-    let (url, ring, clock) = (setup.settings.memory_url()?, ring.clone(), Arc::clone(clock));
+    let (url, ring, clock) = (
+        setup.settings.memory_url()?,
+        ring.clone(),
+        Arc::clone(clock),
+    );
     let config = setup.settings.memory.store();
-    Ok(Destination::Later(Box::pin(async move { helmdeck_memory::open(&url, ring, config, clock).await })))
+    Ok(Destination::Later(Box::pin(async move {
+        helmdeck_memory::open(&url, ring, config, clock).await
+    })))
 }
 
 fn open(file: &Path) -> Result<File> {
@@ -70,16 +88,40 @@ fn open(file: &Path) -> Result<File> {
 
 fn text(imported: &Imported, dry_run: bool) -> String {
     let mut rows = counts(&imported.restored, dry_run);
-    rows.push(vec!["not asked for".to_owned(), imported.filtered.to_string()]);
-    rows.push(vec!["do not open".to_owned(), imported.unreadable.to_string()]);
-    let rows: Vec<_> =
-        rows.into_iter().enumerate().filter(|(at, row)| *at == 0 || row[1] != "0").map(|(_, row)| row).collect();
-    let named: String = imported.restored.named.iter().map(|line| format!("refused: {line}\n")).collect();
-    format!("archive {}: {} records\n{}{named}", imported.archive, imported.read, columns(&rows))
+    rows.push(vec![
+        "not asked for".to_owned(),
+        imported.filtered.to_string(),
+    ]);
+    rows.push(vec![
+        "do not open".to_owned(),
+        imported.unreadable.to_string(),
+    ]);
+    let rows: Vec<_> = rows
+        .into_iter()
+        .enumerate()
+        .filter(|(at, row)| *at == 0 || row[1] != "0")
+        .map(|(_, row)| row)
+        .collect();
+    let named: String = imported
+        .restored
+        .named
+        .iter()
+        .map(|line| format!("refused: {line}\n"))
+        .collect();
+    format!(
+        "archive {}: {} records\n{}{named}",
+        imported.archive,
+        imported.read,
+        columns(&rows)
+    )
 }
 
 fn counts(restored: &Restored, dry_run: bool) -> Vec<Vec<String>> {
-    let imported = if dry_run { "would be imported" } else { "imported" };
+    let imported = if dry_run {
+        "would be imported"
+    } else {
+        "imported"
+    };
     [
         (imported, restored.imported),
         ("kept as they are", restored.kept),
@@ -96,8 +138,13 @@ fn refused(restored: &Restored) -> Result<()> {
         0 => Ok(()),
         refused => Err(Failure::new(
             Exit::Failed,
-            format!("refused {}, see above", helmdeck_core::text::count(refused, "entry")),
+            format!(
+                "refused {}, see above",
+                helmdeck_core::text::count(refused, "entry")
+            ),
         )
-        .with_hint("raise the limits under [memory] and run it again; what is there stays as it is")),
+        .with_hint(
+            "raise the limits under [memory] and run it again; what is there stays as it is",
+        )),
     }
 }

@@ -1,4 +1,5 @@
-//! `helmdeck init`: writes the configuration and, on request, a memory key, and shows how to connect MCP clients.
+//! `helmdeck init`: writes the configuration and, on request, a memory key, and shows how to
+//! connect MCP clients.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,16 +33,25 @@ const QUESTION: &str = "Turn memory on? Answers of packs are then cached, encryp
 /// Sets helmdeck up.
 ///
 /// # Errors
-/// A configuration failure for an existing configuration or key with a mistake; a failure if a file cannot be written.
-/// Nothing was written then, except what the message says.
-pub(crate) fn run(arguments: &InitArgs, global: &Global, env: ProcessEnvironment, output: Output) -> Result<()> {
+/// A configuration failure for an existing configuration or key with a mistake; a failure if a file
+/// cannot be written. Nothing was written then, except what the message says.
+pub(crate) fn run(
+    arguments: &InitArgs,
+    global: &Global,
+    env: ProcessEnvironment,
+    output: Output,
+) -> Result<()> {
     let loaded = config::load(global.config.as_deref(), Vec::new(), &env)?;
     let path = key_file::configuration(&loaded)?.to_owned();
     if !loaded.problems.is_empty() {
         return Err(left_alone(&loaded));
     }
     let lost = remake_lost_key(arguments, &loaded, &env)?;
-    let named = loaded.file.as_ref().filter(|found| found.named).map(|found| found.path.clone());
+    let named = loaded
+        .file
+        .as_ref()
+        .filter(|found| found.named)
+        .map(|found| found.path.clone());
     // A missing file that was named is a problem, so it is there.
     let setup = Setup::load(global, Vec::new(), env, output, WARN)?;
     block_on(async {
@@ -62,15 +72,24 @@ pub(crate) fn run(arguments: &InitArgs, global: &Global, env: ProcessEnvironment
     let mut clients = Vec::new();
     let mut added = false;
     for place in clients::places(&setup.env, arguments.client) {
-        let state = if arguments.write { place.add(&launch, arguments.force)? } else { place.state(&launch) };
+        let state = if arguments.write {
+            place.add(&launch, arguments.force)?
+        } else {
+            place.state(&launch)
+        };
         added |= state == EntryState::Added;
         if place.found || arguments.client.is_some() {
             clients.push((state, place));
         }
     }
     let changed = written.configuration.is_some() || written.key.is_some() || added;
-    let demo = if changed && setup.ring.is_some() { block_on(demo(&setup))? } else { None };
-    let source = gate::source(&setup.env, &setup.settings.memory.key_file).map(|source| source.to_string());
+    let demo = if changed && setup.ring.is_some() {
+        block_on(demo(&setup))?
+    } else {
+        None
+    };
+    let source =
+        gate::source(&setup.env, &setup.settings.memory.key_file).map(|source| source.to_string());
     let value = json!({
         "changed": changed,
         "configuration": {"path": path, "created": written.configuration.is_some()},
@@ -108,16 +127,24 @@ fn left_alone(loaded: &Loaded) -> Failure {
     )
 }
 
-/// Makes a new key on request if the configuration names a key file that is missing, and the store holds no entries.
+/// Makes a new key on request if the configuration names a key file that is missing, and the store
+/// holds no entries.
 fn remake_lost_key(
     arguments: &InitArgs,
     loaded: &Loaded,
     env: &ProcessEnvironment,
 ) -> Result<Option<(PathBuf, String)>> {
-    let Some(settings) = loaded.settings.as_ref().filter(|_| arguments.memory) else { return Ok(None) };
-    let Some(file) = gate::missing_file(env, &settings.memory.key_file) else { return Ok(None) };
+    let Some(settings) = loaded.settings.as_ref().filter(|_| arguments.memory) else {
+        return Ok(None);
+    };
+    let Some(file) = gate::missing_file(env, &settings.memory.key_file) else {
+        return Ok(None);
+    };
     block_on(refuse_lost_store(settings))?;
-    Ok(Some((file.to_owned(), key_file::create(file, key_file::configuration(loaded)?)?)))
+    Ok(Some((
+        file.to_owned(),
+        key_file::create(file, key_file::configuration(loaded)?)?,
+    )))
 }
 
 fn wants_memory(arguments: &InitArgs, output: &Output) -> Result<bool> {
@@ -133,13 +160,19 @@ fn wants_memory(arguments: &InitArgs, output: &Output) -> Result<bool> {
 /// As said, with exit 78; a failure if the store cannot be read.
 pub(super) async fn refuse_lost_store(settings: &Settings) -> Result<()> {
     let clock = Arc::new(SystemClock::default());
-    let Some(store) = open_clear(&settings.memory_url()?, &settings.memory.store(), clock).await? else {
+    let Some(store) = open_clear(&settings.memory_url()?, &settings.memory.store(), clock).await?
+    else {
         return Ok(());
     };
     let stats = store.stats().await;
     store.close().await?;
     let stats = stats?;
-    let keys: Vec<&str> = stats.rows_by_key_id.keys().map(String::as_str).filter(|id| !id.is_empty()).collect();
+    let keys: Vec<&str> = stats
+        .rows_by_key_id
+        .keys()
+        .map(String::as_str)
+        .filter(|id| !id.is_empty())
+        .collect();
     if keys.is_empty() {
         return Ok(());
     }
@@ -159,7 +192,10 @@ fn files(path: &std::path::Path, written: &WrittenFiles, changed: bool) -> Strin
     match (&written.configuration, changed) {
         (Some(_), _) => format!("wrote the configuration {}\n", path.display()),
         (None, true) => format!("kept the configuration {}\n", path.display()),
-        (None, false) => format!("helmdeck is set up already ({}); nothing was changed\n", path.display()),
+        (None, false) => format!(
+            "helmdeck is set up already ({}); nothing was changed\n",
+            path.display()
+        ),
     }
 }
 
@@ -183,7 +219,11 @@ fn memory(setup: &Setup, source: Option<&str>, written: &WrittenFiles) -> String
     text
 }
 
-fn client(state: EntryState, place: &clients::ClientFile, launch: &super::client_file::Launch) -> String {
+fn client(
+    state: EntryState,
+    place: &clients::ClientFile,
+    launch: &super::client_file::Launch,
+) -> String {
     let (title, file) = (place.title(), place.file.display());
     match state {
         EntryState::Added => format!("\n{title}: added helmdeck to {file}. Restart the client.\n"),
@@ -222,7 +262,11 @@ impl Demo {
         let mut text = format!("\n{DEMO} of the default configuration, twice:\n");
         for (status, took) in &self.runs {
             let millis = took.as_secs_f64() * 1000.0;
-            let shown = if millis < 10.0 { format!("{millis:.1} ms") } else { render::took(*took) };
+            let shown = if millis < 10.0 {
+                format!("{millis:.1} ms")
+            } else {
+                render::took(*took)
+            };
             text.push_str(&format!("  {status:<12}{shown}\n"));
         }
         if self.runs.last().is_some_and(|(status, _)| *status == "hit") {
@@ -247,7 +291,10 @@ async fn call_twice(engine: &Engine) -> Result<Option<Demo>> {
     if engine.pack(DEMO, None).is_err() {
         return Ok(None);
     }
-    let mut demo = Demo { runs: Vec::new(), error: None };
+    let mut demo = Demo {
+        runs: Vec::new(),
+        error: None,
+    };
     let input = json!({"text": config::DEFAULTS}).to_string().into_bytes();
     for _ in 0..2 {
         let name = PackName::new(DEMO).map_err(|error| Failure::new(Exit::Failed, error))?;
@@ -256,7 +303,10 @@ async fn call_twice(engine: &Engine) -> Result<Option<Demo>> {
         call.deadline = start.checked_add(DEMO_LIMIT);
         match engine.call(call).await {
             Ok(outcome) => {
-                let status = outcome.cache.as_ref().map_or("not cached", |cache| cache.status.as_str());
+                let status = outcome
+                    .cache
+                    .as_ref()
+                    .map_or("not cached", |cache| cache.status.as_str());
                 demo.runs.push((status, start.elapsed()));
             }
             Err(error) => {

@@ -24,8 +24,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Runs `helmdeck job`.
 ///
 /// # Errors
-/// Exit 3 for a job or a result that is not found; exit 1 if the job failed, was cancelled or has not ended, or if the
-/// system database cannot be reached.
+/// Exit 3 for a job or a result that is not found; exit 1 if the job failed, was cancelled or has
+/// not ended, or if the system database cannot be reached.
 pub(crate) async fn job(setup: &Setup, command: &JobCommand) -> Result<()> {
     let book = JobBook::new(
         setup.system()?,
@@ -42,7 +42,11 @@ pub(crate) async fn job(setup: &Setup, command: &JobCommand) -> Result<()> {
         JobCommand::Wait { id, timeout } => wait(setup, &book, id, *timeout).await,
         JobCommand::Result { id } => {
             let outcome = book.outcome(None, id).await.map_err(failure)?;
-            let schema = if setup.output.json { Value::Null } else { schema(setup, &outcome).await };
+            let schema = if setup.output.json {
+                Value::Null
+            } else {
+                schema(setup, &outcome).await
+            };
             run::print(&setup.output, &outcome, &schema)
         }
         JobCommand::Cancel { id } => {
@@ -51,15 +55,21 @@ pub(crate) async fn job(setup: &Setup, command: &JobCommand) -> Result<()> {
             if job.state.is_final() {
                 return Ok(());
             }
-            Err(Failure::new(Exit::Failed, format!("job {id} was asked to end and has not ended yet"))
-                .with_hint(format!("`helmdeck job wait {id}` waits for it")))
+            Err(Failure::new(
+                Exit::Failed,
+                format!("job {id} was asked to end and has not ended yet"),
+            )
+            .with_hint(format!("`helmdeck job wait {id}` waits for it")))
         }
     }
 }
 
 async fn list(setup: &Setup, book: &JobBook, arguments: &JobListArgs) -> Result<()> {
-    let query =
-        JobQuery { state: arguments.state.map(JobState::from), after: arguments.after.clone(), limit: arguments.limit };
+    let query = JobQuery {
+        state: arguments.state.map(JobState::from),
+        after: arguments.after.clone(),
+        limit: arguments.limit,
+    };
     let page = book.jobs(None, &query).await.map_err(failure)?;
     let now = SystemClock::default().now();
     setup.output.either(&value(&page)?, || {
@@ -113,14 +123,21 @@ async fn wait(setup: &Setup, book: &JobBook, id: &JobId, timeout: Option<Duratio
     match (&job.error, job.state) {
         (_, JobState::Succeeded) => Ok(()),
         (Some(error), _) => Err(error.to_error().into()),
-        (None, state) => Err(Failure::new(Exit::Failed, format!("job {id} is {}", state.as_str()))),
+        (None, state) => Err(Failure::new(
+            Exit::Failed,
+            format!("job {id} is {}", state.as_str()),
+        )),
     }
 }
 
 /// Returns the output schema of the job's pack, `null` if the pack is gone.
 async fn schema(setup: &Setup, outcome: &Outcome) -> Value {
-    let Ok(engine) = setup.engine(MemoryUse::Nothing, false).await else { return Value::Null };
-    engine.pack(outcome.pack.as_str(), Some(outcome.version)).map_or(Value::Null, |pack| pack.output)
+    let Ok(engine) = setup.engine(MemoryUse::Nothing, false).await else {
+        return Value::Null;
+    };
+    engine
+        .pack(outcome.pack.as_str(), Some(outcome.version))
+        .map_or(Value::Null, |pack| pack.output)
 }
 
 fn print(setup: &Setup, job: &Job) -> Result<()> {
@@ -159,7 +176,10 @@ fn said(job: &Job) -> String {
     let text = match (&job.error, &job.progress) {
         (Some(error), _) => format!("{}: {}", error.code, error.message),
         (None, Some(progress)) => {
-            let percent = progress.percent.map(|percent| format!("{percent:.0}% ")).unwrap_or_default();
+            let percent = progress
+                .percent
+                .map(|percent| format!("{percent:.0}% "))
+                .unwrap_or_default();
             format!("{percent}{}", progress.message)
         }
         (None, None) => String::new(),
@@ -173,7 +193,10 @@ fn since(job: &Job) -> Timestamp {
 }
 
 fn ago(now: Timestamp, then: Timestamp) -> String {
-    format!("{} ago", format_duration(Duration::from_secs(now.since(then).as_secs())))
+    format!(
+        "{} ago",
+        format_duration(Duration::from_secs(now.since(then).as_secs()))
+    )
 }
 
 fn value<T: serde::Serialize>(value: &T) -> Result<Value> {
@@ -184,5 +207,9 @@ fn value<T: serde::Serialize>(value: &T) -> Result<Value> {
 fn failure(error: helmdeck_core::Error) -> Failure {
     let missing = error.code() == Code::NotFound && error.message().starts_with("there is no job");
     let failure = Failure::from(error);
-    if missing { failure.with_hint("`helmdeck job list` shows the jobs that there are") } else { failure }
+    if missing {
+        failure.with_hint("`helmdeck job list` shows the jobs that there are")
+    } else {
+        failure
+    }
 }

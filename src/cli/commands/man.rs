@@ -16,15 +16,20 @@ use crate::output::Output;
 /// A failure that names the page or the folder that cannot be written.
 pub(crate) fn run(folder: &Path, env: &ProcessEnvironment, output: &Output) -> Result<()> {
     let folder = env.absolute(folder)?;
-    let cannot =
-        |path: &Path, error: std::io::Error| Failure::usage(format!("cannot write {}: {error}", path.display()));
+    let cannot = |path: &Path, error: std::io::Error| {
+        Failure::usage(format!("cannot write {}: {error}", path.display()))
+    };
     std::fs::create_dir_all(&folder).map_err(|error| cannot(&folder, error))?;
     let pages = pages()?;
     for (name, page) in &pages {
         let path = folder.join(name);
         std::fs::write(&path, page).map_err(|error| cannot(&path, error))?;
     }
-    output.text(&format!("wrote {} pages to {}", pages.len(), folder.display()))
+    output.text(&format!(
+        "wrote {} pages to {}",
+        pages.len(),
+        folder.display()
+    ))
 }
 
 /// Returns the file name and the text of every page.
@@ -42,7 +47,9 @@ fn add(pages: &mut Vec<(String, Vec<u8>)>, command: &Command) -> Result<()> {
     let mut page = Vec::new();
     man.render(&mut page)?;
     pages.push((man.get_filename(), page));
-    let inner = command.get_subcommands().filter(|inner| !inner.is_hide_set());
+    let inner = command
+        .get_subcommands()
+        .filter(|inner| !inner.is_hide_set());
     inner.into_iter().try_for_each(|inner| add(pages, inner))
 }
 
@@ -54,12 +61,23 @@ mod tests {
     fn every_command_has_a_page() {
         let pages = pages().unwrap();
         let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
-        for name in ["helmdeck.1", "helmdeck-run.1", "helmdeck-cache-purge.1", "helmdeck-forge-checkpoint-create.1"] {
+        for name in [
+            "helmdeck.1",
+            "helmdeck-run.1",
+            "helmdeck-cache-purge.1",
+            "helmdeck-forge-checkpoint-create.1",
+        ] {
             assert!(names.contains(&name), "{name} is not in {names:?}");
         }
         assert!(!names.contains(&"helmdeck-man.1"));
-        let run = pages.iter().find(|(name, _)| name == "helmdeck-run.1").unwrap();
+        let run = pages
+            .iter()
+            .find(|(name, _)| name == "helmdeck-run.1")
+            .unwrap();
         let text = String::from_utf8(run.1.clone()).unwrap();
-        assert!(text.contains(r"\-\-no\-cache") && text.contains("helmdeck run"), "{text}");
+        assert!(
+            text.contains(r"\-\-no\-cache") && text.contains("helmdeck run"),
+            "{text}"
+        );
     }
 }

@@ -42,13 +42,22 @@ async fn serve(setup: Setup) -> Result<()> {
     let settings = &setup.settings;
     let export = Export::start(&setup, &engine, &setup.conversations);
     let export = export.inspect_err(|failure| answer_first_request(failure, setup.output))?;
-    let mut stdio = Stdio::new(engine.clone(), &settings.server, settings.mcp.clone(), Caller::local());
+    let mut stdio = Stdio::new(
+        engine.clone(),
+        &settings.server,
+        settings.mcp.clone(),
+        Caller::local(),
+    );
     stdio = stdio.tracer(export.tracer());
     if let Some(folder) = setup.env.working_dir() {
         let (folder, env) = (folder.to_owned(), setup.env.place());
         // If a path cannot be made absolute, the pack refuses it.
-        let absolute = move |schema: &Value, text: &str| absolute_paths(schema, text, &env).ok().flatten();
-        stdio = stdio.place(LocalClient { folder, absolute: Arc::new(absolute) });
+        let absolute =
+            move |schema: &Value, text: &str| absolute_paths(schema, text, &env).ok().flatten();
+        stdio = stdio.place(LocalClient {
+            folder,
+            absolute: Arc::new(absolute),
+        });
     }
     let stop = CancellationToken::new();
     if let Ok(system) = setup.system() {

@@ -16,7 +16,8 @@ const PAGE: usize = 500;
 /// Says whether memory is on, and what the store holds.
 ///
 /// # Errors
-/// With a key: a failure if the store was written with another one. Without: only if the store cannot be read.
+/// With a key: a failure if the store was written with another one. Without: only if the store
+/// cannot be read.
 pub(crate) async fn status(setup: &Setup) -> Result<()> {
     let shown = setup.shown_url()?;
     let store = match setup.sealed_store().await? {
@@ -58,7 +59,14 @@ pub(crate) async fn status(setup: &Setup) -> Result<()> {
             None => fact("holds", "nothing; the first write creates it".to_owned()),
             Some(stats) => {
                 let waiting = format!("{} ended and waiting for the sweep", stats.expired);
-                fact("holds", format!("{}, {}, {waiting}", count(stats.rows, "entry"), size(stats.bytes)));
+                fact(
+                    "holds",
+                    format!(
+                        "{}, {}, {waiting}",
+                        count(stats.rows, "entry"),
+                        size(stats.bytes)
+                    ),
+                );
                 fact("on disk", size(stats.disk_bytes));
                 fact("by kind", counted(&stats.rows_by_kind));
                 fact("by key", counted(&stats.rows_by_key_id));
@@ -66,9 +74,14 @@ pub(crate) async fn status(setup: &Setup) -> Result<()> {
         }
         let mut text = columns(&rows);
         if !namespaces.is_empty() {
-            let rows = namespaces
-                .iter()
-                .map(|held| [name(&held.namespace), held.kind.to_string(), held.rows.to_string(), size(held.bytes)]);
+            let rows = namespaces.iter().map(|held| {
+                [
+                    name(&held.namespace),
+                    held.kind.to_string(),
+                    held.rows.to_string(),
+                    size(held.bytes),
+                ]
+            });
             text.push('\n');
             text.push_str(&table(["NAMESPACE", "KIND", "ENTRIES", "SIZE"], rows));
         }
@@ -86,7 +99,10 @@ pub(crate) async fn list(setup: &Setup, arguments: &ListArgs) -> Result<()> {
         Some(store) => {
             let wanted = |kind: Kind, namespace: &Namespace| {
                 arguments.kind.is_none_or(|only| only == kind)
-                    && arguments.namespace.as_ref().is_none_or(|only| only == namespace)
+                    && arguments
+                        .namespace
+                        .as_ref()
+                        .is_none_or(|only| only == namespace)
             };
             let found = collect(&*store, wanted, &arguments.prefix, arguments.limit).await;
             store.close().await?;
@@ -104,20 +120,37 @@ pub(crate) fn print(setup: &Setup, entries: &[EntryMeta]) -> Result<()> {
     let value = Value::Array(entries.iter().map(entry).collect());
     setup.output.either(&value, || {
         if entries.is_empty() {
-            return "there are no entries; `helmdeck memory status` says what the store holds".to_owned();
+            return "there are no entries; `helmdeck memory status` says what the store holds"
+                .to_owned();
         }
         let rows = entries.iter().map(|meta| {
             [
                 name(&meta.namespace),
                 meta.kind.to_string(),
                 seconds(&meta.updated_at.to_rfc3339()),
-                meta.expires_at.map_or_else(|| "never".to_owned(), |end| seconds(&end.to_rfc3339())),
+                meta.expires_at
+                    .map_or_else(|| "never".to_owned(), |end| seconds(&end.to_rfc3339())),
                 size(meta.size),
-                if meta.tags.is_empty() { "-".to_owned() } else { meta.tags.join(",") },
+                if meta.tags.is_empty() {
+                    "-".to_owned()
+                } else {
+                    meta.tags.join(",")
+                },
                 meta.key.clone(),
             ]
         });
-        table(["NAMESPACE", "KIND", "UPDATED", "ENDS", "SIZE", "TAGS", "KEY"], rows)
+        table(
+            [
+                "NAMESPACE",
+                "KIND",
+                "UPDATED",
+                "ENDS",
+                "SIZE",
+                "TAGS",
+                "KEY",
+            ],
+            rows,
+        )
     })
 }
 
@@ -132,10 +165,18 @@ pub(crate) async fn collect(
     limit: usize,
 ) -> Result<Vec<EntryMeta>> {
     let mut entries = Vec::new();
-    for held in store.namespaces().await?.into_iter().filter(|held| wanted(held.kind, &held.namespace)) {
+    for held in store
+        .namespaces()
+        .await?
+        .into_iter()
+        .filter(|held| wanted(held.kind, &held.namespace))
+    {
         let mut after = None;
         while entries.len() < limit {
-            let page = Page { limit: PAGE.min(limit - entries.len()), after };
+            let page = Page {
+                limit: PAGE.min(limit - entries.len()),
+                after,
+            };
             let found = store.list(&held.namespace, held.kind, prefix, page).await?;
             entries.extend(found.entries);
             match found.next {
@@ -149,7 +190,11 @@ pub(crate) async fn collect(
 
 /// Returns a namespace as people write it: `tenant/user` or `tenant/user/session`.
 pub(crate) fn name(namespace: &Namespace) -> String {
-    let session = namespace.session.as_deref().map(|session| format!("/{session}")).unwrap_or_default();
+    let session = namespace
+        .session
+        .as_deref()
+        .map(|session| format!("/{session}"))
+        .unwrap_or_default();
     format!("{}/{}{session}", namespace.tenant, namespace.subject)
 }
 
@@ -163,12 +208,27 @@ fn entry(meta: &EntryMeta) -> Value {
 }
 
 fn counted(counts: &std::collections::BTreeMap<String, u64>) -> String {
-    let word = |name: &str| if name.is_empty() { "not sealed".to_owned() } else { name.to_owned() };
-    let parts: Vec<String> = counts.iter().map(|(name, count)| format!("{} {count}", word(name))).collect();
-    if parts.is_empty() { "-".to_owned() } else { parts.join(", ") }
+    let word = |name: &str| {
+        if name.is_empty() {
+            "not sealed".to_owned()
+        } else {
+            name.to_owned()
+        }
+    };
+    let parts: Vec<String> = counts
+        .iter()
+        .map(|(name, count)| format!("{} {count}", word(name)))
+        .collect();
+    if parts.is_empty() {
+        "-".to_owned()
+    } else {
+        parts.join(", ")
+    }
 }
 
 /// Cuts the fraction off an RFC 3339 time.
 fn seconds(time: &str) -> String {
-    time.split('.').next().map_or_else(|| time.to_owned(), |whole| format!("{whole}Z"))
+    time.split('.')
+        .next()
+        .map_or_else(|| time.to_owned(), |whole| format!("{whole}Z"))
 }

@@ -17,12 +17,17 @@ use crate::wire::Setup;
 /// A failure if there is no key or the entry is not found; `Corrupt` if it does not open.
 pub(crate) async fn run(setup: &Setup, arguments: &GetArgs) -> Result<()> {
     let store = setup.opened_store().await?;
-    let found = store.get(&arguments.namespace, arguments.kind, &arguments.key).await;
+    let found = store
+        .get(&arguments.namespace, arguments.kind, &arguments.key)
+        .await;
     store.close().await?;
     let Some(entry) = found? else {
         let (namespace, kind, key) = (name(&arguments.namespace), arguments.kind, &arguments.key);
-        return Err(Failure::new(Exit::Absent, format!("there is no {kind} \"{key}\" of {namespace}"))
-            .with_hint("`helmdeck memory list` names the entries that there are"));
+        return Err(Failure::new(
+            Exit::Absent,
+            format!("there is no {kind} \"{key}\" of {namespace}"),
+        )
+        .with_hint("`helmdeck memory list` names the entries that there are"));
     };
     match (arguments.raw, setup.output.json) {
         (true, _) => setup.output.raw(&entry.value),

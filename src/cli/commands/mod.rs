@@ -1,4 +1,5 @@
-//! The commands, one file each. This file dispatches: it picks the command, its setup and its runtime.
+//! The commands, one file each. This file dispatches: it picks the command, its setup and its
+//! runtime.
 
 mod archive;
 mod artifact;
@@ -65,8 +66,8 @@ use crate::wire::Setup;
 /// Why it ended early, with the exit code.
 pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<()> {
     let global = cli.global;
-    // Commands that report refused manifests and stores themselves need no warnings as well. With `--json`, problems
-    // are read from stderr, so the log stays off unless it is requested.
+    // Commands that report refused manifests and stores themselves need no warnings as well. With
+    // `--json`, problems are read from stderr, so the log stays off unless it is requested.
     let setup = |env, level| {
         let level = if output.json { "off" } else { level };
         Setup::load(&global, Vec::new(), env, output, level)
@@ -93,7 +94,9 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
         #[cfg(not(feature = "serve"))]
         Command::Serve(_) => Err(no_server::failure()),
         Command::Mcp(arguments) => match arguments.command {
-            Some(McpCommand::Add(arguments)) => mcp_servers::add(&arguments, &global, &env, &output),
+            Some(McpCommand::Add(arguments)) => {
+                mcp_servers::add(&arguments, &global, &env, &output)
+            }
             Some(McpCommand::Remove { name }) => mcp_servers::remove(&name, &global, &env, &output),
             Some(McpCommand::List) => block_on(mcp_servers::list(&setup(env, "error")?)),
             #[cfg(feature = "serve")]
@@ -107,14 +110,20 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
             match command {
                 PackCommand::List(arguments) => block_on(pack::list(&setup, &arguments)),
                 PackCommand::Show { pack } => block_on(pack::show(&setup, &pack)),
-                PackCommand::Check { path, run } => block_on(pack_check::run(&setup, path.as_deref(), run)),
-                PackCommand::New { name, kind, dir } => pack_new::run(&setup, &name, kind, dir.as_deref()),
+                PackCommand::Check { path, run } => {
+                    block_on(pack_check::run(&setup, path.as_deref(), run))
+                }
+                PackCommand::New { name, kind, dir } => {
+                    pack_new::run(&setup, &name, kind, dir.as_deref())
+                }
             }
         }
         Command::Memory(command) => {
             let setup = match command {
                 // A lost key is what it is for.
-                MemoryCommand::Reset(_) => Setup::without_keys(&global, Vec::new(), env, output, WARN)?,
+                MemoryCommand::Reset(_) => {
+                    Setup::without_keys(&global, Vec::new(), env, output, WARN)?
+                }
                 _ => setup(env, WARN)?,
             };
             match command {
@@ -134,7 +143,8 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
         Command::Conversation(command) => block_on(conversation::run(&setup(env, WARN)?, &command)),
         Command::Forge(arguments) => forge::run(&arguments, global.config.as_deref(), &env, output),
         // Separated from the others before they are read; this is for a command line that hid it.
-        Command::Seam(command) => match seam::run(&command, global.config.as_deref(), &env, output) {
+        Command::Seam(command) => match seam::run(&command, global.config.as_deref(), &env, output)
+        {
             0 => Ok(()),
             code => Err(Failure::of_child(code)),
         },
@@ -145,7 +155,9 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
             match command {
                 CacheCommand::Explain(arguments) => block_on(cache::explain(&setup, &arguments)),
                 CacheCommand::Stats => block_on(cache::stats(&setup)),
-                CacheCommand::Ls { pack, limit } => block_on(cache::ls(&setup, pack.as_ref(), limit)),
+                CacheCommand::Ls { pack, limit } => {
+                    block_on(cache::ls(&setup, pack.as_ref(), limit))
+                }
                 CacheCommand::Purge(arguments) => block_on(purge::cache(&setup, &arguments)),
                 CacheCommand::Savings => block_on(cache::savings(&setup)),
             }
@@ -154,5 +166,9 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
 }
 
 fn version() -> String {
-    format!("helmdeck {} (packs: {})", env!("CARGO_PKG_VERSION"), helmdeck_packs::FAMILIES.join(", "))
+    format!(
+        "helmdeck {} (packs: {})",
+        env!("CARGO_PKG_VERSION"),
+        helmdeck_packs::FAMILIES.join(", ")
+    )
 }

@@ -8,8 +8,9 @@ use crate::output::Output;
 
 /// Returns the error of both commands.
 pub(crate) fn failure() -> Failure {
-    Failure::config("this helmdeck was built without the server (feature \"serve\")")
-        .with_hint("in the folder of its source, `cargo install --path .` installs one with all features")
+    Failure::config("this helmdeck was built without the server (feature \"serve\")").with_hint(
+        "in the folder of its source, `cargo install --path .` installs one with all features",
+    )
 }
 
 /// Tells an MCP client why there is no server: few clients show what is on stderr.
@@ -28,7 +29,15 @@ mod tests {
     fn missing_server_is_a_configuration_error_with_a_remedy() {
         let failure = failure();
         assert_eq!(failure.exit() as u8, 78);
-        assert!(failure.message().contains("feature \"serve\""), "{}", failure.message());
-        assert!(failure.hint().is_some_and(|hint| hint.contains("cargo install --path .")));
+        assert!(
+            failure.message().contains("feature \"serve\""),
+            "{}",
+            failure.message()
+        );
+        assert!(
+            failure
+                .hint()
+                .is_some_and(|hint| hint.contains("cargo install --path ."))
+        );
     }
 }

@@ -1,6 +1,8 @@
-//! `helmdeck pack check`: validates manifests, schemas and examples; runs the examples with `--run`.
+//! `helmdeck pack check`: validates manifests, schemas and examples; runs the examples with
+//! `--run`.
 //!
-//! Reading a manifest fills the request of every example of an http pack already; it is sent only with `--run`.
+//! Reading a manifest fills the request of every example of an http pack already; it is sent only
+//! with `--run`.
 
 use helmdeck_core::text::count;
 use std::path::{Path, PathBuf};
@@ -36,10 +38,14 @@ struct Finding {
 /// Exit 1 if anything is wrong, after printing all of it; exit 3 if the path does not exist.
 pub(crate) async fn run(setup: &Setup, path: Option<&Path>, run: bool) -> Result<()> {
     let scope = scope(setup, path)?;
-    let engine = setup.engine_over(scope.folder.as_deref(), MemoryUse::None, false).await?;
+    let engine = setup
+        .engine_over(scope.folder.as_deref(), MemoryUse::None, false)
+        .await?;
     if engine.needs_import() {
         let imported = engine.import_awaited(super::pack::IMPORT_LIMIT);
-        Progress::of_call(setup.output, false).beside(imported).await;
+        Progress::of_call(setup.output, false)
+            .beside(imported)
+            .await;
     }
     let progress = Progress::of_call(setup.output, false);
     let (checked, findings, warnings) = progress.beside(check(setup, &engine, &scope, run)).await;
@@ -48,50 +54,97 @@ pub(crate) async fn run(setup: &Setup, path: Option<&Path>, run: bool) -> Result
     }
     setup.shut_down(&engine).await;
     if let (Some(file), true, true) = (&scope.file, checked.is_empty(), findings.is_empty()) {
-        let message = format!("{} is not a manifest; manifests end in .toml and are not hidden", file.display());
+        let message = format!(
+            "{} is not a manifest; manifests end in .toml and are not hidden",
+            file.display()
+        );
         return Err(Failure::usage(message));
     }
 
-    let problems: Vec<_> = findings.iter().map(|f| json!({"place": f.place, "message": f.message})).collect();
+    let problems: Vec<_> = findings
+        .iter()
+        .map(|f| json!({"place": f.place, "message": f.message}))
+        .collect();
     let value = json!({"checked": checked, "problems": problems});
     setup.output.either(&value, || {
-        let mut text: String = findings.iter().map(|f| format!("{}: {}\n", f.place, f.message)).collect();
-        text.push_str(&format!("{} checked, {}\n", count(checked.len(), "pack"), count(findings.len(), "problem")));
+        let mut text: String = findings
+            .iter()
+            .map(|f| format!("{}: {}\n", f.place, f.message))
+            .collect();
+        text.push_str(&format!(
+            "{} checked, {}\n",
+            count(checked.len(), "pack"),
+            count(findings.len(), "problem")
+        ));
         text
     })?;
-    if findings.is_empty() { Ok(()) } else { Err(Failure::silent(Exit::Failed)) }
+    if findings.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::silent(Exit::Failed))
+    }
 }
 
 fn scope(setup: &Setup, path: Option<&Path>) -> Result<Scope> {
     let Some(path) = path else {
-        return Ok(Scope { folder: setup.settings.packs_dir.clone(), file: None, builtins: true });
+        return Ok(Scope {
+            folder: setup.settings.packs_dir.clone(),
+            file: None,
+            builtins: true,
+        });
     };
     let path = setup.env.absolute(path)?;
     if path.is_dir() {
-        return Ok(Scope { folder: Some(path), file: None, builtins: false });
+        return Ok(Scope {
+            folder: Some(path),
+            file: None,
+            builtins: false,
+        });
     }
     if !path.is_file() {
-        return Err(Failure::new(Exit::Absent, format!("{} does not exist", path.display())));
+        return Err(Failure::new(
+            Exit::Absent,
+            format!("{} does not exist", path.display()),
+        ));
     }
-    Ok(Scope { folder: path.parent().map(Path::to_owned), file: Some(path), builtins: false })
+    Ok(Scope {
+        folder: path.parent().map(Path::to_owned),
+        file: Some(path),
+        builtins: false,
+    })
 }
 
-async fn check(setup: &Setup, engine: &Engine, scope: &Scope, run: bool) -> (Vec<String>, Vec<Finding>, Vec<String>) {
-    let ours = |file: &str| scope.file.as_deref().is_none_or(|only| Path::new(file) == only);
+async fn check(
+    setup: &Setup,
+    engine: &Engine,
+    scope: &Scope,
+    run: bool,
+) -> (Vec<String>, Vec<Finding>, Vec<String>) {
+    let ours = |file: &str| {
+        scope
+            .file
+            .as_deref()
+            .is_none_or(|only| Path::new(file) == only)
+    };
     let mut findings: Vec<Finding> = engine
         .refused()
         .into_iter()
         .chain(super::pack::late(engine))
         .filter(|error| ours(&error.file))
         .map(|error| Finding {
-            place: error.line.map_or_else(|| error.file.clone(), |line| format!("{}:{line}", error.file)),
+            place: error.line.map_or_else(
+                || error.file.clone(),
+                |line| format!("{}:{line}", error.file),
+            ),
             message: error.message,
         })
         .collect();
     let (mut checked, mut warnings) = (Vec::new(), Vec::new());
     for latest in engine.all_packs() {
         for version in &latest.versions {
-            let Ok(pack) = engine.pack(latest.name.as_str(), Some(*version)) else { continue };
+            let Ok(pack) = engine.pack(latest.name.as_str(), Some(*version)) else {
+                continue;
+            };
             let wanted = match pack.source {
                 PackSource::Builtin => scope.builtins,
                 PackSource::Folder => ours(&pack.file),
@@ -113,15 +166,23 @@ async fn check(setup: &Setup, engine: &Engine, scope: &Scope, run: bool) -> (Vec
 /// Returns a warning for each tag in `invalidates` that a valid input may leave without a value.
 fn unfilled(pack: &PackInfo) -> Vec<String> {
     let properties = pack.input["properties"].as_object();
-    let required: Vec<&str> =
-        pack.input["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let always = properties
+    let required: Vec<&str> = pack.input["required"]
+        .as_array()
         .into_iter()
         .flatten()
-        .filter(|(name, schema)| required.contains(&name.as_str()) || schema.get("default").is_some());
-    let least = Value::Object(always.map(|(name, _)| (name.clone(), Value::from("x"))).collect());
+        .filter_map(Value::as_str)
+        .collect();
+    let always = properties.into_iter().flatten().filter(|(name, schema)| {
+        required.contains(&name.as_str()) || schema.get("default").is_some()
+    });
+    let least = Value::Object(
+        always
+            .map(|(name, _)| (name.clone(), Value::from("x")))
+            .collect(),
+    );
     let unfilled = |tag: &&String| {
-        Template::parse(tag).is_ok_and(|tag| tag.roots().all(|root| !root.is_empty()) && tag.fill(&least).is_none())
+        Template::parse(tag)
+            .is_ok_and(|tag| tag.roots().all(|root| !root.is_empty()) && tag.fill(&least).is_none())
     };
     let warn = |tag: &String| {
         format!(
@@ -135,7 +196,10 @@ fn unfilled(pack: &PackInfo) -> Vec<String> {
 
 /// Returns a warning if the upstream does not let an answer be stored.
 fn refused(pack: &PackInfo, example: usize, outcome: &Outcome) -> Option<String> {
-    let why = pack.cache.as_ref()?.refused_by_upstream(&outcome.remark.caching)?;
+    let why = pack
+        .cache
+        .as_ref()?
+        .refused_by_upstream(&outcome.remark.caching)?;
     Some(format!(
         "{} example {example}: warning: the answer would not be stored, because of what its upstream says ({why}); \
          respect = \"none\" in [memory] overrides it",
@@ -153,7 +217,10 @@ async fn examples(
     let mut findings = Vec::new();
     for (index, example) in pack.examples.iter().enumerate() {
         let mut fail = |message: String| {
-            findings.push(Finding { place: format!("{} example {}", pack.file, index + 1), message });
+            findings.push(Finding {
+                place: format!("{} example {}", pack.file, index + 1),
+                message,
+            });
         };
         let expected = match example.output.clone().map(Schema::compile).transpose() {
             Ok(expected) => expected,
@@ -181,9 +248,16 @@ async fn examples(
             Err(error) => fail(format!("the run failed: {error}")),
             Ok(outcome) => {
                 warnings.extend(refused(pack, index + 1, &outcome));
-                if let Some(Err(violations)) = expected.map(|schema| schema.validate(&outcome.output.to_value())) {
-                    let first = violations.first().map(|v| format!("at \"{}\": {}", v.pointer, v.detail));
-                    fail(format!("the output is not the expected one: {}", first.unwrap_or_default()));
+                if let Some(Err(violations)) =
+                    expected.map(|schema| schema.validate(&outcome.output.to_value()))
+                {
+                    let first = violations
+                        .first()
+                        .map(|v| format!("at \"{}\": {}", v.pointer, v.detail));
+                    fail(format!(
+                        "the output is not the expected one: {}",
+                        first.unwrap_or_default()
+                    ));
                 }
             }
         }

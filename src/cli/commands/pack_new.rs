@@ -20,7 +20,12 @@ type File = (PathBuf, String, u32);
 ///
 /// # Errors
 /// A usage failure if a file exists already; nothing is written.
-pub(crate) fn run(setup: &Setup, name: &PackName, kind: PackKind, dir: Option<&Path>) -> Result<()> {
+pub(crate) fn run(
+    setup: &Setup,
+    name: &PackName,
+    kind: PackKind,
+    dir: Option<&Path>,
+) -> Result<()> {
     let folder = match (dir, kind) {
         (Some(dir), _) => setup.env.absolute(dir)?,
         (None, PackKind::Builtin) => {
@@ -39,7 +44,10 @@ pub(crate) fn run(setup: &Setup, name: &PackName, kind: PackKind, dir: Option<&P
     let variable = if served {
         String::new()
     } else {
-        format!("HELMDECK_PACKS_DIR={} ", shell_quoted(&folder.display().to_string()))
+        format!(
+            "HELMDECK_PACKS_DIR={} ",
+            shell_quoted(&folder.display().to_string())
+        )
     };
     // Scripts beside each other would count as each other's files.
     let own = folder.join(name.as_str());
@@ -50,15 +58,25 @@ pub(crate) fn run(setup: &Setup, name: &PackName, kind: PackKind, dir: Option<&P
         PackKind::Builtin => builtin(name, &folder)?,
     };
     if let Some((path, ..)) = files.iter().find(|(path, ..)| path.exists()) {
-        return Err(Failure::usage(format!("{} already exists; nothing was written", path.display())));
+        return Err(Failure::usage(format!(
+            "{} already exists; nothing was written",
+            path.display()
+        )));
     }
     for (path, text, mode) in &files {
-        write(path, text, *mode)
-            .map_err(|error| Failure::new(Exit::Failed, format!("{} cannot be written: {error}", path.display())))?;
+        write(path, text, *mode).map_err(|error| {
+            Failure::new(
+                Exit::Failed,
+                format!("{} cannot be written: {error}", path.display()),
+            )
+        })?;
     }
     let paths: Vec<&PathBuf> = files.iter().map(|(path, ..)| path).collect();
     setup.output.either(&json!({"files": paths}), || {
-        let written: String = paths.iter().map(|path| format!("wrote {}\n", path.display())).collect();
+        let written: String = paths
+            .iter()
+            .map(|path| format!("wrote {}\n", path.display()))
+            .collect();
         format!("{written}{next}")
     })
 }
@@ -67,7 +85,12 @@ fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?.write_all(text.as_bytes())
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)?
+        .write_all(text.as_bytes())
 }
 
 fn command(name: &PackName, folder: &Path, variable: &str) -> (Vec<File>, String) {
@@ -121,7 +144,13 @@ printf '}\n'
         "check it:  helmdeck pack check --run {}\nrun it:    {variable}helmdeck run {name} text=hello",
         manifest_path.display()
     );
-    (vec![(manifest_path, manifest, 0o644), (folder.join(script), program.to_owned(), 0o755)], next)
+    (
+        vec![
+            (manifest_path, manifest, 0o644),
+            (folder.join(script), program.to_owned(), 0o755),
+        ],
+        next,
+    )
 }
 
 fn mcp(name: &PackName, folder: &Path) -> (Vec<File>, String) {
@@ -217,8 +246,14 @@ input = {{ package = "serde" }}
 }
 
 fn builtin(name: &PackName, folder: &Path) -> Result<(Vec<File>, String)> {
-    let Some((family, verb)) = name.as_str().split_once('.').filter(|(_, verb)| !verb.contains('.')) else {
-        return Err(Failure::usage("the name of a built-in pack has two parts: family.verb"));
+    let Some((family, verb)) = name
+        .as_str()
+        .split_once('.')
+        .filter(|(_, verb)| !verb.contains('.'))
+    else {
+        return Err(Failure::usage(
+            "the name of a built-in pack has two parts: family.verb",
+        ));
     };
     let manifest = format!(
         r#"name = "{name}"
@@ -290,16 +325,24 @@ impl Handler for {type_name} {{
         folder.join("mod.rs").display(),
         type_name(verb)
     );
-    let files =
-        vec![(folder.join(format!("{verb}.toml")), manifest, 0o644), (folder.join(format!("{verb}.rs")), code, 0o644)];
+    let files = vec![
+        (folder.join(format!("{verb}.toml")), manifest, 0o644),
+        (folder.join(format!("{verb}.rs")), code, 0o644),
+    ];
     Ok((files, next))
 }
 
 fn type_name(verb: &str) -> String {
     let words = verb.split('_').filter(|word| !word.is_empty());
-    let name: String = words.map(|word| word[..1].to_ascii_uppercase() + &word[1..]).collect();
+    let name: String = words
+        .map(|word| word[..1].to_ascii_uppercase() + &word[1..])
+        .collect();
     // A type cannot begin with a digit; a pack's verb can.
-    if name.starts_with(|first: char| first.is_ascii_digit()) { format!("Pack{name}") } else { name }
+    if name.starts_with(|first: char| first.is_ascii_digit()) {
+        format!("Pack{name}")
+    } else {
+        name
+    }
 }
 
 #[cfg(test)]
@@ -322,7 +365,10 @@ mod tests {
     fn all_skeletons_are_sound_manifests() {
         for kind in [PackKind::Command, PackKind::Http, PackKind::Builtin] {
             let (path, text, _) = &files(kind, "team.look_up")[0];
-            let manifest = Manifest::parse(&path.display().to_string(), text, &|_| Err("no files".into())).unwrap();
+            let manifest = Manifest::parse(&path.display().to_string(), text, &|_| {
+                Err("no files".into())
+            })
+            .unwrap();
             assert_eq!(manifest.name.as_str(), "team.look_up");
             assert_eq!(manifest.examples.len(), 1);
         }
@@ -332,15 +378,27 @@ mod tests {
     fn the_skeleton_of_a_tool_is_a_cached_pack() {
         let text = &files(PackKind::Mcp, "team.read")[0].1;
         let manifest = Manifest::parse("m.toml", text, &|_| Err("no files".into())).unwrap();
-        assert_eq!((manifest.handler.kind(), manifest.cache().unwrap().tags.len()), ("mcp", 1));
+        assert_eq!(
+            (
+                manifest.handler.kind(),
+                manifest.cache().unwrap().tags.len()
+            ),
+            ("mcp", 1)
+        );
     }
 
     #[test]
     fn names_of_files_and_types_follow_the_pack() {
-        let paths: Vec<String> =
-            files(PackKind::Command, "a.b.c").iter().map(|(path, ..)| path.display().to_string()).collect();
+        let paths: Vec<String> = files(PackKind::Command, "a.b.c")
+            .iter()
+            .map(|(path, ..)| path.display().to_string())
+            .collect();
         assert_eq!(paths, ["/p/a.b.c.toml", "/p/a_b_c.sh"]);
-        assert!(files(PackKind::Builtin, "a.look_up")[1].1.contains("struct LookUp;"));
+        assert!(
+            files(PackKind::Builtin, "a.look_up")[1]
+                .1
+                .contains("struct LookUp;")
+        );
         assert!(builtin(&PackName::new("a.b.c").unwrap(), Path::new("/p")).is_err());
         assert_eq!(type_name("2fa"), "Pack2fa");
     }

@@ -31,9 +31,20 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// Returns a reloader. `in_force` is the configuration of the start, `level` the default log level of the command.
-    pub(super) fn new(global: &Global, flags: Vec<FlagSetting>, in_force: Arc<Layers>, level: &'static str) -> Self {
-        Self { global: global.clone(), flags, level, in_force }
+    /// Returns a reloader. `in_force` is the configuration of the start, `level` the default log
+    /// level of the command.
+    pub(super) fn new(
+        global: &Global,
+        flags: Vec<FlagSetting>,
+        in_force: Arc<Layers>,
+        level: &'static str,
+    ) -> Self {
+        Self {
+            global: global.clone(),
+            flags,
+            level,
+            in_force,
+        }
     }
 
     /// Reads configuration and packs again, and logs the outcome.
@@ -56,16 +67,21 @@ impl Reloader {
     }
 
     fn configure(&mut self, env: &ProcessEnvironment, server: &Reload) -> Result<(), Failure> {
-        let (settings, layers) = config::load(self.global.config.as_deref(), self.flags.clone(), env)?.into_parts()?;
+        let (settings, layers) =
+            config::load(self.global.config.as_deref(), self.flags.clone(), env)?.into_parts()?;
         server.apply(&settings.server);
         let Global { verbose, quiet, .. } = self.global;
         logging::set_level(&settings.log.level, self.level, verbose, quiet);
         let changed = self.in_force.changed(&layers);
-        let (now, later): (Vec<_>, Vec<_>) =
-            changed.into_iter().partition(|key| RELOADED.iter().any(|known| key.iter().eq(*known)));
+        let (now, later): (Vec<_>, Vec<_>) = changed
+            .into_iter()
+            .partition(|key| RELOADED.iter().any(|known| key.iter().eq(*known)));
         if !later.is_empty() {
             let keys: Vec<String> = later.iter().map(|key| key.join(".")).collect();
-            tracing::warn!(keys = keys.join(", "), "these settings have changed and need a restart");
+            tracing::warn!(
+                keys = keys.join(", "),
+                "these settings have changed and need a restart"
+            );
         }
         let in_force = Arc::make_mut(&mut self.in_force);
         for key in now {

@@ -26,16 +26,26 @@ impl Report {
     }
 
     pub(super) fn value(&self) -> Value {
-        let facts: serde_json::Map<String, Value> =
-            self.facts.iter().map(|(part, text)| (part.to_string(), Value::from(text.as_str()))).collect();
+        let facts: serde_json::Map<String, Value> = self
+            .facts
+            .iter()
+            .map(|(part, text)| (part.to_string(), Value::from(text.as_str())))
+            .collect();
         json!({"ok": self.errors.is_empty(), "parts": facts, "warnings": self.warnings, "errors": self.errors})
     }
 
     pub(super) fn text(&self) -> String {
-        let rows: Vec<Vec<String>> =
-            self.facts.iter().map(|(part, text)| vec![part.to_string(), text.clone()]).collect();
+        let rows: Vec<Vec<String>> = self
+            .facts
+            .iter()
+            .map(|(part, text)| vec![part.to_string(), text.clone()])
+            .collect();
         let mut text = columns(&rows);
-        text.extend(self.warnings.iter().map(|warning| format!("warning: {warning}\n")));
+        text.extend(
+            self.warnings
+                .iter()
+                .map(|warning| format!("warning: {warning}\n")),
+        );
         text.extend(self.errors.iter().map(|error| format!("error: {error}\n")));
         text
     }

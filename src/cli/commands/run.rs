@@ -37,7 +37,9 @@ pub(crate) async fn run(setup: &Setup, arguments: &RunArgs) -> Result<()> {
     let engine = Box::pin(starting.beside(setup.engine(MemoryUse::IfReachable, false))).await?;
     let mut stop = None;
     let ended = call_and_print(setup, &engine, arguments, &mut stop).await;
-    let Some(answer) = ended.transpose() else { return Err(at_once()) };
+    let Some(answer) = ended.transpose() else {
+        return Err(at_once());
+    };
     match stop {
         None => leave(setup, &engine).await,
         Some(mut stop) => tokio::select! {
@@ -53,17 +55,22 @@ pub(crate) async fn run(setup: &Setup, arguments: &RunArgs) -> Result<()> {
 /// The manifest or the family of the pack decides.
 fn needs_store(pack: &PackInfo) -> bool {
     let family = pack.name.as_str().split('.').next().unwrap_or_default();
-    pack.cache.is_some() || !pack.invalidates.is_empty() || matches!(family, "memory" | "conversation")
+    pack.cache.is_some()
+        || !pack.invalidates.is_empty()
+        || matches!(family, "memory" | "conversation")
 }
 
 fn at_once() -> Failure {
-    Failure::new(Exit::Failed, "interrupted before everything had come to its end")
+    Failure::new(
+        Exit::Failed,
+        "interrupted before everything had come to its end",
+    )
 }
 
 /// Finishes the background work of a call.
 async fn leave(setup: &Setup, engine: &Engine) {
-    // Without `serve`, no other process sweeps. Each call removes expired files and a few expired rows, if that is
-    // quick.
+    // Without `serve`, no other process sweeps. Each call removes expired files and a few expired
+    // rows, if that is quick.
     let sweep = async {
         if let Some(memory) = engine.memory() {
             let _ = memory.store().sweep_expired(SWEEP_ROWS).await;
@@ -71,8 +78,8 @@ async fn leave(setup: &Setup, engine: &Engine) {
         engine.sweep_files_once().await;
     };
     let _ = tokio::time::timeout(SWEEP, sweep).await;
-    // A stale answer was printed already. Its revalidation must finish before the process ends, or it would be stale
-    // the next time too.
+    // A stale answer was printed already. Its revalidation must finish before the process ends, or
+    // it would be stale the next time too.
     if let Some(memory) = engine.memory() {
         memory.finish_renewals().await;
     }
@@ -99,10 +106,14 @@ async fn call_and_print(
     call.administrator = true;
     call.max_age = arguments.max_age;
     call.max_stale = arguments.max_stale;
-    call.deadline = arguments.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    call.deadline = arguments
+        .timeout
+        .and_then(|timeout| Instant::now().checked_add(timeout));
     call.progress = Some(Arc::clone(&progress) as _);
     let running = until_stopped(engine, call, &progress, stop.insert(Stop::catch()?));
-    let Some(answer) = progress.beside(running).await else { return Ok(None) };
+    let Some(answer) = progress.beside(running).await else {
+        return Ok(None);
+    };
     let answer = answer.map_err(|error| explained(error, &pack))?;
     print(&setup.output, &answer, &pack.output).map(Some)
 }
@@ -141,7 +152,11 @@ async fn until_stopped(
 
 /// Says whose doing it was.
 fn interrupted(error: Error) -> Error {
-    if error.code() == Code::Cancelled { Error::new(Code::Cancelled, "interrupted") } else { error }
+    if error.code() == Code::Cancelled {
+        Error::new(Code::Cancelled, "interrupted")
+    } else {
+        error
+    }
 }
 
 /// Builds a call of the command line.
@@ -149,15 +164,27 @@ fn interrupted(error: Error) -> Error {
 /// It finds the pack, reads the input by its schema and makes paths absolute.
 ///
 /// # Errors
-/// `not_found` for an unknown pack, or why the MCP server behind it does not answer; a usage failure for an input that
-/// cannot be read.
-pub(crate) async fn make(setup: &Setup, engine: &Engine, arguments: &CallArgs) -> Result<(Call, PackInfo)> {
-    let wanted = arguments.pack.as_ref().ok_or_else(|| Failure::usage("no pack is named"))?;
+/// `not_found` for an unknown pack, or why the MCP server behind it does not answer; a usage
+/// failure for an input that cannot be read.
+pub(crate) async fn make(
+    setup: &Setup,
+    engine: &Engine,
+    arguments: &CallArgs,
+) -> Result<(Call, PackInfo)> {
+    let wanted = arguments
+        .pack
+        .as_ref()
+        .ok_or_else(|| Failure::usage("no pack is named"))?;
     let pack = lookup::find(engine, wanted, setup.output).await?;
     let mut bytes = match &arguments.input {
         Some(option) => input::read(option, &setup.env)?,
         None => input::of_pairs(&pack.input, &arguments.pairs, &setup.env)
-            .map_err(|failure| failure.or_hint(format!("`helmdeck pack show {}` prints what it takes", pack.name)))?
+            .map_err(|failure| {
+                failure.or_hint(format!(
+                    "`helmdeck pack show {}` prints what it takes",
+                    pack.name
+                ))
+            })?
             .into_bytes(),
     };
     if let Ok(text) = std::str::from_utf8(&bytes)
@@ -179,7 +206,10 @@ pub(super) fn print(output: &Output, outcome: &Outcome, schema: &Value) -> Resul
     if output.json {
         return output.result(&outcome.to_json());
     }
-    let place = OutputStyle { terminal: output.terminals.stdout, paint: output.terminals.on_stdout() };
+    let place = OutputStyle {
+        terminal: output.terminals.stdout,
+        paint: output.terminals.on_stdout(),
+    };
     output.painted(&render::outcome(outcome, schema, place))?;
     output.note(&render::status(outcome));
     Ok(())

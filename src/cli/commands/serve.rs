@@ -54,28 +54,46 @@ const COUNT_EVERY: Duration = Duration::from_secs(5);
 /// Serves until SIGINT or SIGTERM; SIGHUP reloads.
 ///
 /// # Errors
-/// A configuration failure for an address that is not served; exit 1 if it is taken; exit 130 after Ctrl-C.
-pub(crate) fn run(arguments: &ServeArgs, global: &Global, env: ProcessEnvironment, output: Output) -> Result<()> {
-    let listen = arguments
-        .listen
-        .iter()
-        .map(|address| -> FlagSetting { (&["server", "listen"], Value::String(address.clone()), "--listen") });
+/// A configuration failure for an address that is not served; exit 1 if it is taken; exit 130 after
+/// Ctrl-C.
+pub(crate) fn run(
+    arguments: &ServeArgs,
+    global: &Global,
+    env: ProcessEnvironment,
+    output: Output,
+) -> Result<()> {
+    let listen = arguments.listen.iter().map(|address| -> FlagSetting {
+        (
+            &["server", "listen"],
+            Value::String(address.clone()),
+            "--listen",
+        )
+    });
     let listen: Vec<FlagSetting> = listen.collect();
     let mut setup = Setup::load(global, listen.clone(), env, output, LEVEL)?;
     let reloader = Reloader::new(global, listen, Arc::clone(&setup.layers), LEVEL);
     setup.serves = true;
     let threads = match setup.settings.runtime.threads {
-        0 => std::thread::available_parallelism().map_or(1, NonZero::get).min(THREADS),
+        0 => std::thread::available_parallelism()
+            .map_or(1, NonZero::get)
+            .min(THREADS),
         threads => threads,
     };
     raise_open_files();
     block_on_threads(threads, serve(setup, reloader, global))
 }
 
-/// Raises the limit of open files to the highest that is allowed: systemd gives a service 1024, and every connection is one.
+/// Raises the limit of open files to the highest that is allowed: systemd gives a service 1024, and
+/// every connection is one.
 fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+    if let Err(error) = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    ) {
         tracing::warn!(%error, "the limit of open files could not be raised");
     }
 }
@@ -120,9 +138,15 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
         tokio::spawn(tell_of_unsealed_tokens(system));
     }
     if let Ok(system) = setup.system() {
-        tokio::spawn(stop.clone().run_until_cancelled_owned(sweep_system(system.clone())));
+        tokio::spawn(
+            stop.clone()
+                .run_until_cancelled_owned(sweep_system(system.clone())),
+        );
         if setup.settings.server.replicas == 0 {
-            tokio::spawn(stop.clone().run_until_cancelled_owned(count(system.clone(), replicas)));
+            tokio::spawn(
+                stop.clone()
+                    .run_until_cancelled_owned(count(system.clone(), replicas)),
+            );
         }
         let ending = system.clone();
         tokio::spawn(async move {
@@ -134,7 +158,9 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
         tokio::spawn(async move { joining.stay_joined().await });
         server = server.remember(system, setup.ring.clone().map(Arc::new));
     }
-    server = server.webhook(crate::webhook::receiver(&setup)?).operator(operator(&setup));
+    server = server
+        .webhook(crate::webhook::receiver(&setup)?)
+        .operator(operator(&setup));
     let reload = server.reload();
     let server = server.auth(auth).serve(listener, stop.clone());
     let (mut signals, mut hangups) = (Stop::catch()?, signal(SignalKind::hangup())?);
@@ -151,7 +177,9 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
         );
     }
     if terminal && setup.settings.log.format != LogFormat::Json && !setup.output.json {
-        setup.output.note(&banner(&setup, &engine, address, authenticated, global));
+        setup
+            .output
+            .note(&banner(&setup, &engine, address, authenticated, global));
     } else {
         announce(&setup.output, &format!("listening on http://{address}"));
     }
@@ -163,7 +191,8 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
             answer = &mut server => break Some(answer),
             () = signals.wait() => break None,
             _ = hangups.recv() => {
-                // The terminal that started the server is closed, so this hangup is not a request to reload.
+                // The terminal that started the server is closed, so this hangup is not a request
+                // to reload.
                 if terminal && !io::stderr().is_terminal() {
                     break None;
                 }
@@ -189,7 +218,10 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     };
     let pending = setup.shut_down(&engine).await;
     if let Ok(system) = setup.system()
-        && !matches!(tokio::time::timeout(LEAVE_WITHIN, system.leave()).await, Ok(Ok(())))
+        && !matches!(
+            tokio::time::timeout(LEAVE_WITHIN, system.leave()).await,
+            Ok(Ok(()))
+        )
     {
         tracing::debug!("this server could not leave the others; they count it for a while longer");
     }
@@ -197,7 +229,11 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     answer?;
     if pending > 0 {
         signals::clear_received();
-        let purges = if pending == 1 { "1 purge is".to_owned() } else { format!("{pending} purges are") };
+        let purges = if pending == 1 {
+            "1 purge is".to_owned()
+        } else {
+            format!("{pending} purges are")
+        };
         return Err(Failure::new(
             Exit::Failed,
             format!("{purges} left for the next start: the store did not carry them out"),
@@ -207,7 +243,8 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     signals::end_of_server()
 }
 
-/// Counts the servers that share a system database, again and again. While it does not answer, the last count holds.
+/// Counts the servers that share a system database, again and again. While it does not answer, the
+/// last count holds.
 async fn count(system: System, replicas: Replicas) {
     loop {
         match system.live_replicas().await {
@@ -218,7 +255,8 @@ async fn count(system: System, replicas: Replicas) {
     }
 }
 
-/// Returns the keys that seal MCP sessions into their ids; `None` if a session belongs to the server that began it.
+/// Returns the keys that seal MCP sessions into their ids; `None` if a session belongs to the
+/// server that began it.
 ///
 /// # Errors
 /// A configuration failure if stateless sessions are wanted and there is no memory key.
@@ -228,10 +266,10 @@ fn session_keys(settings: &Settings, ring: Option<&KeyRing>) -> Result<Option<Ar
         (SessionMode::Local, _) | (SessionMode::Auto, None) => Ok(None),
         (SessionMode::Auto, ring) => Ok(ring.filter(|_| replicas::share_store(settings))),
         (SessionMode::Stateless, Some(ring)) => Ok(Some(ring)),
-        (SessionMode::Stateless, None) => {
-            Err(Failure::config("mcp.sessions is \"stateless\", which needs a memory key, and there is none")
-                .with_hint(format!("set {}, or mcp.sessions = \"local\"", gate::KEY)))
-        }
+        (SessionMode::Stateless, None) => Err(Failure::config(
+            "mcp.sessions is \"stateless\", which needs a memory key, and there is none",
+        )
+        .with_hint(format!("set {}, or mcp.sessions = \"local\"", gate::KEY))),
     }
 }
 
@@ -262,7 +300,11 @@ async fn send_waiting(root: PathBuf, environment: ProjectEnvironment) {
         if let Ok(Some(drained)) = sent.await
             && drained.sent > 0
         {
-            tracing::info!(sent = drained.sent, waiting = drained.waiting, "events that waited were sent");
+            tracing::info!(
+                sent = drained.sent,
+                waiting = drained.waiting,
+                "events that waited were sent"
+            );
         }
     }
 }
@@ -270,7 +312,13 @@ async fn send_waiting(root: PathBuf, environment: ProjectEnvironment) {
 /// Returns what the routes for operators act on.
 fn operator(setup: &Setup) -> Operator {
     let (system, layers) = (setup.system().ok(), Arc::clone(&setup.layers));
-    let book = |ring: &KeyRing| Some(Book::new(system.clone()?, ring.clone(), Arc::new(SystemClock::default())));
+    let book = |ring: &KeyRing| {
+        Some(Book::new(
+            system.clone()?,
+            ring.clone(),
+            Arc::new(SystemClock::default()),
+        ))
+    };
     Operator {
         vault: setup.vault_ring.as_ref().and_then(book),
         keyring: setup.ring.clone().map(Arc::new),
@@ -300,7 +348,10 @@ async fn keys(setup: &Setup, auth: &Auth) -> Result<()> {
 /// Starts the sweeps of the engine.
 pub(super) fn start_sweeping(setup: &Setup, engine: &Engine) {
     let interval = setup.settings.memory.sweep_interval;
-    engine.start_sweeping(JanitorConfig { interval, ..JanitorConfig::default() });
+    engine.start_sweeping(JanitorConfig {
+        interval,
+        ..JanitorConfig::default()
+    });
 }
 
 /// Removes expired rows from the system database, at once and then every hour.
@@ -317,22 +368,45 @@ pub(super) async fn sweep_system(system: System) {
 }
 
 /// Returns what a person wants to know at the start, in five lines.
-fn banner(setup: &Setup, engine: &Engine, address: SocketAddr, authenticated: bool, global: &Global) -> String {
-    let path = |path: Option<&Path>| path.map_or_else(|| "none".to_owned(), |path| path.display().to_string());
-    let config = config::find(global.config.as_deref(), &setup.env).ok().flatten().filter(|found| found.path.exists());
-    let auth = if authenticated { "on" } else { "off, so only this machine is served" };
+fn banner(
+    setup: &Setup,
+    engine: &Engine,
+    address: SocketAddr,
+    authenticated: bool,
+    global: &Global,
+) -> String {
+    let path = |path: Option<&Path>| {
+        path.map_or_else(|| "none".to_owned(), |path| path.display().to_string())
+    };
+    let config = config::find(global.config.as_deref(), &setup.env)
+        .ok()
+        .flatten()
+        .filter(|found| found.path.exists());
+    let auth = if authenticated {
+        "on"
+    } else {
+        "off, so only this machine is served"
+    };
     let memory = match &setup.ring {
         Some(ring) => format!("on, key {}", ring.current_id()),
         None => "off (`helmdeck init --memory` turns it on)".to_owned(),
     };
     let (packs, refused) = (engine.packs(), engine.refused());
     let cached = packs.iter().filter(|pack| pack.cached).count();
-    let mut served = format!("{} served, {cached} cached, {} refused", packs.len(), refused.len());
+    let mut served = format!(
+        "{} served, {cached} cached, {} refused",
+        packs.len(),
+        refused.len()
+    );
     if !refused.is_empty() {
         let files: Vec<String> = refused.iter().map(|error| error.file.clone()).collect();
         served.push_str(&format!(": {}", files.join(", ")));
     }
-    let data = setup.settings.data_dir().ok().map(std::path::PathBuf::as_path);
+    let data = setup
+        .settings
+        .data_dir()
+        .ok()
+        .map(std::path::PathBuf::as_path);
     let project = setup.project().ok().and_then(|project| project.root);
     format!(
         "  serves   REST http://{address}/api/v1, MCP http://{address}/mcp, docs /docs, metrics /metrics\n  \

@@ -1,4 +1,5 @@
-//! `helmdeck session`: lists sessions, runs a command in one, or ends one, also while a server uses it.
+//! `helmdeck session`: lists sessions, runs a command in one, or ends one, also while a server uses
+//! it.
 
 use std::io::Read;
 use std::time::Duration;
@@ -20,8 +21,9 @@ const MAX_STDIN: u64 = 64 << 20;
 /// Runs `helmdeck session`.
 ///
 /// # Errors
-/// Exit 3 for a session that is not found or not the local caller's; the exit code of a command that fails, after
-/// printing its output, and 1 if it was killed for exceeding a limit; a failure if sessions cannot be used here.
+/// Exit 3 for a session that is not found or not the local caller's; the exit code of a command
+/// that fails, after printing its output, and 1 if it was killed for exceeding a limit; a failure
+/// if sessions cannot be used here.
 pub(crate) async fn run(setup: &Setup, command: &SessionCommand) -> Result<()> {
     let engine = setup.engine(MemoryUse::Nothing, false).await?;
     let answer = match command {
@@ -56,11 +58,16 @@ async fn list(setup: &Setup, engine: &Engine) -> Result<()> {
 
 async fn end(setup: &Setup, engine: &Engine, id: &str) -> Result<()> {
     engine.end_session(None, id).await.map_err(missing)?;
-    setup.output.either(&json!({ "ended": id }), || format!("ended {id}"))
+    setup
+        .output
+        .either(&json!({ "ended": id }), || format!("ended {id}"))
 }
 
 async fn exec(setup: &Setup, engine: &Engine, arguments: &SessionExecArgs) -> Result<()> {
-    let session = engine.session(&Identity::local(), &arguments.id).await.map_err(missing)?;
+    let session = engine
+        .session(&Identity::local(), &arguments.id)
+        .await
+        .map_err(missing)?;
     let mut command = Exec::new(arguments.argv.clone());
     command.timeout = arguments.timeout;
     command.cwd.clone_from(&arguments.cwd);
@@ -78,12 +85,20 @@ async fn exec(setup: &Setup, engine: &Engine, arguments: &SessionExecArgs) -> Re
         Ended::Exited(0) => return Ok(()),
         // The command printed its own error.
         Ended::Exited(status) => return Err(Failure::of_child(exit_code(status))),
-        Ended::Signalled(signal) => return Err(Failure::of_child(exit_code(signal.saturating_add(128)))),
+        Ended::Signalled(signal) => {
+            return Err(Failure::of_child(exit_code(signal.saturating_add(128))));
+        }
         Ended::TimedOut => "the command took longer than it may and was killed".to_owned(),
         Ended::OutOfMemory => "the command took more memory than it may and was killed".to_owned(),
-        Ended::OutOfDisk => "the session's folder holds more than it may, and the command was killed".to_owned(),
+        Ended::OutOfDisk => {
+            "the session's folder holds more than it may, and the command was killed".to_owned()
+        }
     };
-    Err(if setup.output.json { Failure::silent(Exit::Failed) } else { Failure::new(Exit::Failed, how) })
+    Err(if setup.output.json {
+        Failure::silent(Exit::Failed)
+    } else {
+        Failure::new(Exit::Failed, how)
+    })
 }
 
 /// Returns the exit code of the command as an exit code of this process.
@@ -93,7 +108,10 @@ fn exit_code(status: i32) -> u8 {
 
 fn stdin() -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    std::io::stdin().lock().take(MAX_STDIN + 1).read_to_end(&mut bytes)?;
+    std::io::stdin()
+        .lock()
+        .take(MAX_STDIN + 1)
+        .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_STDIN {
         return Err(Failure::usage("what comes on stdin is over 64 MiB"));
     }
@@ -135,5 +153,9 @@ fn print(setup: &Setup, executed: &Executed) -> Result<()> {
 fn missing(error: helmdeck_core::Error) -> Failure {
     let absent = error.code() == helmdeck_core::Code::NotFound;
     let failure = Failure::from(error);
-    if absent { failure.with_hint("`helmdeck session list` shows those that there are") } else { failure }
+    if absent {
+        failure.with_hint("`helmdeck session list` shows those that there are")
+    } else {
+        failure
+    }
 }

@@ -15,8 +15,9 @@ use crate::wire::Setup;
 /// Runs `helmdeck system`.
 ///
 /// # Errors
-/// A usage failure for two equal databases or one that is not a URL; exit 3 if the source does not exist; a failure if
-/// a database cannot be reached, the target has rows of its own, a job has not ended, or the copy differs.
+/// A usage failure for two equal databases or one that is not a URL; exit 3 if the source does not
+/// exist; a failure if a database cannot be reached, the target has rows of its own, a job has not
+/// ended, or the copy differs.
 pub(crate) async fn run(setup: &Setup, command: &SystemCommand) -> Result<()> {
     match command {
         SystemCommand::Move(arguments) => copy(setup, arguments).await,
@@ -28,17 +29,29 @@ async fn copy(setup: &Setup, arguments: &SystemMoveArgs) -> Result<()> {
     let target = database(setup, arguments.to.as_deref())?;
     let (from, to) = (source.location(), target.location());
     if from == to {
-        return Err(Failure::usage(format!("source and target are the same: {from}")));
+        return Err(Failure::usage(format!(
+            "source and target are the same: {from}"
+        )));
     }
     if !source.exists().await? {
-        return Err(Failure::new(Exit::Absent, format!("there is no system database at {from}")));
+        return Err(Failure::new(
+            Exit::Absent,
+            format!("there is no system database at {from}"),
+        ));
     }
     end_lost(setup, &source).await?;
     let copied = source.copy_to(&target).await?;
-    let rows = copied.iter().map(|table| [table.table.to_owned(), table.rows.to_string()]);
-    setup.output.either(&json!({"from": from, "to": to, "tables": copied}), || {
-        format!("{}\n{to} now holds the same as {from}", table(["TABLE", "ROWS"], rows))
-    })
+    let rows = copied
+        .iter()
+        .map(|table| [table.table.to_owned(), table.rows.to_string()]);
+    setup
+        .output
+        .either(&json!({"from": from, "to": to, "tables": copied}), || {
+            format!(
+                "{}\n{to} now holds the same as {from}",
+                table(["TABLE", "ROWS"], rows)
+            )
+        })
 }
 
 fn database(setup: &Setup, url: Option<&str>) -> Result<System> {
@@ -51,7 +64,20 @@ fn database(setup: &Setup, url: Option<&str>) -> Result<System> {
 /// Ends the jobs of servers that are gone. Reading jobs does it.
 async fn end_lost(setup: &Setup, source: &System) -> Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-    let book = JobBook::new(source.clone(), None, clock, setup.settings.engine.jobs.retention);
-    book.jobs(None, &JobQuery { state: None, after: None, limit: 1 }).await?;
+    let book = JobBook::new(
+        source.clone(),
+        None,
+        clock,
+        setup.settings.engine.jobs.retention,
+    );
+    book.jobs(
+        None,
+        &JobQuery {
+            state: None,
+            after: None,
+            limit: 1,
+        },
+    )
+    .await?;
     Ok(())
 }

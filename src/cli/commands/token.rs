@@ -1,4 +1,5 @@
-//! `helmdeck token`: creates, lists and revokes API tokens. The text of a token is printed only once.
+//! `helmdeck token`: creates, lists and revokes API tokens. The text of a token is printed only
+//! once.
 
 use helmdeck_core::duration::format_duration;
 use helmdeck_core::{Clock, Identity, Secret, SystemClock, Timestamp};
@@ -16,8 +17,8 @@ const MAX_NAME_BYTES: usize = 100;
 /// Runs `helmdeck token`.
 ///
 /// # Errors
-/// A usage failure for an invalid caller; exit 3 for a token that is not found; a failure if the system database cannot
-/// be reached.
+/// A usage failure for an invalid caller; exit 3 for a token that is not found; a failure if the
+/// system database cannot be reached.
 pub(crate) async fn run(setup: &Setup, command: &TokenCommand) -> Result<()> {
     match command {
         TokenCommand::Create(arguments) => create(setup, arguments).await,
@@ -30,7 +31,8 @@ pub(crate) async fn run(setup: &Setup, command: &TokenCommand) -> Result<()> {
 async fn create(setup: &Setup, arguments: &TokenCreateArgs) -> Result<()> {
     let identity = Identity::new(&arguments.tenant, &arguments.user).map_err(Failure::usage)?;
     if arguments.name.len() > MAX_NAME_BYTES || arguments.name.chars().any(char::is_control) {
-        let message = format!("the name must be at most {MAX_NAME_BYTES} bytes without control characters");
+        let message =
+            format!("the name must be at most {MAX_NAME_BYTES} bytes without control characters");
         return Err(Failure::usage(message));
     }
     let now = SystemClock::default().now();
@@ -45,15 +47,30 @@ async fn create(setup: &Setup, arguments: &TokenCreateArgs) -> Result<()> {
     };
     let system = setup.system()?;
     let (made, text) = system.create_token(token).await?;
-    let Err(failure) = print(setup, &made, &text, now) else { return Ok(()) };
+    let Err(failure) = print(setup, &made, &text, now) else {
+        return Ok(());
+    };
     // The token is printed only this once, and the output may not have reached a reader.
-    let (revoked, why) = (system.revoke_token(&made.id, &TokenReach::all(), now).await, failure.message());
-    let why = if why.is_empty() { "the reader of the output went away" } else { why };
+    let (revoked, why) = (
+        system.revoke_token(&made.id, &TokenReach::all(), now).await,
+        failure.message(),
+    );
+    let why = if why.is_empty() {
+        "the reader of the output went away"
+    } else {
+        why
+    };
     let ended = match revoked {
         Ok(_) => "it is revoked".to_owned(),
         Err(error) => format!("it could not be revoked: {error}"),
     };
-    Err(Failure::new(Exit::Failed, format!("the token {} could not be printed ({why}); {ended}", made.id)))
+    Err(Failure::new(
+        Exit::Failed,
+        format!(
+            "the token {} could not be printed ({why}); {ended}",
+            made.id
+        ),
+    ))
 }
 
 fn print(setup: &Setup, made: &ApiToken, text: &Secret, now: Timestamp) -> Result<()> {
@@ -68,7 +85,9 @@ fn print(setup: &Setup, made: &ApiToken, text: &Secret, now: Timestamp) -> Resul
         value["token"] = text.expose().into();
         return output.value(&value);
     }
-    let ends = made.expires_at.map_or("never".to_owned(), Timestamp::to_rfc3339);
+    let ends = made
+        .expires_at
+        .map_or("never".to_owned(), Timestamp::to_rfc3339);
     output.note(&format!(
         "token {} for user {:?} of tenant {:?}, scope {:?}, ends: {ends}; it is printed this once",
         made.id, made.subject, made.tenant, made.scope
@@ -93,32 +112,50 @@ async fn list(setup: &Setup) -> Result<()> {
                 token.scope.clone(),
                 match token.expires_at {
                     Some(end) if token.is_live(now) => {
-                        format!("ends in {}", format_duration(std::time::Duration::from_secs(end.since(now).as_secs())))
+                        format!(
+                            "ends in {}",
+                            format_duration(std::time::Duration::from_secs(
+                                end.since(now).as_secs()
+                            ))
+                        )
                     }
                     _ => state(token, now).to_owned(),
                 },
-                token.used_at.map_or("never".to_owned(), Timestamp::to_rfc3339),
+                token
+                    .used_at
+                    .map_or("never".to_owned(), Timestamp::to_rfc3339),
             ]
         });
-        table(["ID", "NAME", "TENANT", "USER", "SCOPE", "STATE", "USED"], rows)
+        table(
+            ["ID", "NAME", "TENANT", "USER", "SCOPE", "STATE", "USED"],
+            rows,
+        )
     })
 }
 
 async fn adopt(setup: &Setup, ids: &[String], yes: bool) -> Result<()> {
     let (system, now) = (setup.system()?, SystemClock::default().now());
     if setup.ring.is_none() {
-        return Err(Failure::config("no memory key is set, so tokens are not sealed, and none is refused for that"));
+        return Err(Failure::config(
+            "no memory key is set, so tokens are not sealed, and none is refused for that",
+        ));
     }
     let mut refused = system.unsealed_tokens(now).await?;
-    if let Some(unknown) = ids.iter().find(|id| refused.iter().all(|token| token.id != **id)) {
-        return Err(Failure::new(Exit::Absent, format!("{unknown:?} is the id of no valid token that is refused"))
-            .with_hint("`helmdeck token adopt` shows those that are"));
+    if let Some(unknown) = ids
+        .iter()
+        .find(|id| refused.iter().all(|token| token.id != **id))
+    {
+        return Err(Failure::new(
+            Exit::Absent,
+            format!("{unknown:?} is the id of no valid token that is refused"),
+        )
+        .with_hint("`helmdeck token adopt` shows those that are"));
     }
     refused.retain(|token| ids.is_empty() || ids.contains(&token.id));
     if refused.is_empty() {
-        return setup
-            .output
-            .either(&json!({"adopted": []}), || "no token is refused for the lack of a seal".to_owned());
+        return setup.output.either(&json!({"adopted": []}), || {
+            "no token is refused for the lack of a seal".to_owned()
+        });
     }
     // A token that somebody else wrote into the database is among them: the operator has to look.
     for token in &refused {
@@ -132,10 +169,15 @@ async fn adopt(setup: &Setup, ids: &[String], yes: bool) -> Result<()> {
             token.created_at.to_rfc3339()
         ));
     }
-    setup.output.confirm(&format!("accept these {} tokens from now on", refused.len()), yes)?;
+    setup.output.confirm(
+        &format!("accept these {} tokens from now on", refused.len()),
+        yes,
+    )?;
     let ids: Vec<String> = refused.into_iter().map(|token| token.id).collect();
     system.adopt_tokens(ids.clone(), now).await?;
-    setup.output.either(&json!({"adopted": ids}), || format!("{} tokens are sealed and accepted", ids.len()))
+    setup.output.either(&json!({"adopted": ids}), || {
+        format!("{} tokens are sealed and accepted", ids.len())
+    })
 }
 
 async fn revoke(setup: &Setup, id: &str) -> Result<()> {
@@ -147,11 +189,15 @@ async fn revoke(setup: &Setup, id: &str) -> Result<()> {
     };
     let id = proven.as_ref().map_or(id, |token| token.id.as_str());
     if !system.revoke_token(id, &TokenReach::all(), now).await? {
-        return Err(Failure::new(Exit::Absent, "there is no API token with this id")
-            .with_hint("`helmdeck token list` shows the ids"));
+        return Err(
+            Failure::new(Exit::Absent, "there is no API token with this id")
+                .with_hint("`helmdeck token list` shows the ids"),
+        );
     }
     setup.output.either(&json!({"revoked": id}), || {
-        format!("revoked {id} and the tokens that it made; every server refuses them within a second")
+        format!(
+            "revoked {id} and the tokens that it made; every server refuses them within a second"
+        )
     })
 }
 

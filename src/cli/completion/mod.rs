@@ -1,7 +1,7 @@
 //! Shell completion: the program answers which words can come next.
 //!
-//! It reads configuration, manifests and local databases only. It opens and creates no store, uses no network and
-//! starts no MCP server. Anything that cannot be read has no candidates.
+//! It reads configuration, manifests and local databases only. It opens and creates no store, uses
+//! no network and starts no MCP server. Anything that cannot be read has no candidates.
 
 mod shells;
 mod values;
@@ -41,7 +41,9 @@ const COMPLETED: &[(&[&str], &str, values::Completer)] = &[
 
 /// Answers a shell that asks for candidates, `None` in any other run.
 pub(crate) fn answer(env: &ProcessEnvironment) -> Option<ExitCode> {
-    let asked = CompleteEnv::with_factory(command).var(VARIABLE).shells(shells::ALL);
+    let asked = CompleteEnv::with_factory(command)
+        .var(VARIABLE)
+        .shells(shells::ALL);
     match asked.try_complete(ProcessEnvironment::arguments(), env.working_dir()) {
         Ok(false) => None,
         Ok(true) => Some(ExitCode::SUCCESS),
@@ -52,11 +54,15 @@ pub(crate) fn answer(env: &ProcessEnvironment) -> Option<ExitCode> {
 
 /// Returns the command line with its completers.
 fn command() -> Command {
-    COMPLETED.iter().fold(Cli::command(), |command, (path, argument, completer)| {
-        at(command, path, &|command| {
-            command.mut_arg(argument, |argument: Arg| argument.add(ArgValueCompleter::new(*completer)))
+    COMPLETED
+        .iter()
+        .fold(Cli::command(), |command, (path, argument, completer)| {
+            at(command, path, &|command| {
+                command.mut_arg(argument, |argument: Arg| {
+                    argument.add(ArgValueCompleter::new(*completer))
+                })
+            })
         })
-    })
 }
 
 fn at(command: Command, path: &[&'static str], change: &dyn Fn(Command) -> Command) -> Command {
@@ -79,9 +85,18 @@ mod tests {
 
     #[test]
     fn every_shell_has_a_script() {
-        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::PowerShell, Shell::Elvish] {
+        for shell in [
+            Shell::Bash,
+            Shell::Zsh,
+            Shell::Fish,
+            Shell::PowerShell,
+            Shell::Elvish,
+        ] {
             let script = String::from_utf8(script(shell).unwrap()).unwrap();
-            assert!(script.contains(VARIABLE) && script.contains("helmdeck"), "{shell}: {script}");
+            assert!(
+                script.contains(VARIABLE) && script.contains("helmdeck"),
+                "{shell}: {script}"
+            );
         }
     }
 }

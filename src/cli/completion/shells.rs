@@ -14,11 +14,20 @@ use crate::output::printable;
 pub(super) const ALL: Shells<'static> = Shells(&[&BASH, &ZSH, &FISH, &Elvish, &Powershell]);
 
 /// bash, also of versions whose words end at `=`.
-const BASH: Scripted = Scripted { name: "bash", script: include_str!("helmdeck.bash") };
+const BASH: Scripted = Scripted {
+    name: "bash",
+    script: include_str!("helmdeck.bash"),
+};
 /// zsh, sourced or as a file of `fpath`.
-const ZSH: Scripted = Scripted { name: "zsh", script: include_str!("helmdeck.zsh") };
+const ZSH: Scripted = Scripted {
+    name: "zsh",
+    script: include_str!("helmdeck.zsh"),
+};
 /// fish.
-const FISH: Scripted = Scripted { name: "fish", script: include_str!("helmdeck.fish") };
+const FISH: Scripted = Scripted {
+    name: "fish",
+    script: include_str!("helmdeck.fish"),
+};
 
 /// Shell with a script of ours, which asks with the words up to the cursor.
 struct Scripted {
@@ -35,7 +44,14 @@ impl EnvCompleter for Scripted {
         self.name == name
     }
 
-    fn write_registration(&self, _: &str, _: &str, _: &str, _: &str, out: &mut dyn Write) -> Result<(), Error> {
+    fn write_registration(
+        &self,
+        _: &str,
+        _: &str,
+        _: &str,
+        _: &str,
+        out: &mut dyn Write,
+    ) -> Result<(), Error> {
         out.write_all(self.script.as_bytes())
     }
 
@@ -49,11 +65,21 @@ impl EnvCompleter for Scripted {
     ) -> Result<(), Error> {
         let last = words.len().saturating_sub(1);
         for candidate in complete(command, words, last, folder)? {
-            let Some(word) = candidate.get_value().to_str().filter(|word| !word.contains(char::is_control)) else {
+            let Some(word) = candidate
+                .get_value()
+                .to_str()
+                .filter(|word| !word.contains(char::is_control))
+            else {
                 continue;
             };
-            let help = candidate.get_help().map(ToString::to_string).unwrap_or_default();
-            match printable(help.lines().next().unwrap_or_default().trim()).replace('\t', " ").as_str() {
+            let help = candidate
+                .get_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            match printable(help.lines().next().unwrap_or_default().trim())
+                .replace('\t', " ")
+                .as_str()
+            {
                 "" => writeln!(out, "{word}")?,
                 help => writeln!(out, "{word}\t{help}")?,
             }
@@ -69,7 +95,15 @@ impl EnvCompleter for Scripted {
 pub(crate) fn script(shell: Shell) -> Result<Vec<u8>, Error> {
     let mut script = Vec::new();
     let name = shell.to_string();
-    let known = ALL.completer(&name).ok_or_else(|| Error::other(format!("no completion for {name}")))?;
-    known.write_registration(super::VARIABLE, "helmdeck", "helmdeck", "helmdeck", &mut script)?;
+    let known = ALL
+        .completer(&name)
+        .ok_or_else(|| Error::other(format!("no completion for {name}")))?;
+    known.write_registration(
+        super::VARIABLE,
+        "helmdeck",
+        "helmdeck",
+        "helmdeck",
+        &mut script,
+    )?;
     Ok(script)
 }

@@ -1,6 +1,7 @@
 //! Layered configuration: defaults, file, environment, flags. Every value keeps its origin.
 //!
-//! The compiled-in defaults define which settings exist and their types: there is no second list to keep in step.
+//! The compiled-in defaults define which settings exist and their types: there is no second list to
+//! keep in step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +40,10 @@ pub(crate) struct Layers {
 impl Layers {
     /// Starts with the defaults.
     pub(crate) fn defaults() -> Self {
-        let mut layers = Self { settings: BTreeMap::new(), open: BTreeSet::new() };
+        let mut layers = Self {
+            settings: BTreeMap::new(),
+            open: BTreeSet::new(),
+        };
         // A test proves that the compiled-in file can be read.
         layers.add_defaults(&mut Vec::new(), DEFAULTS.parse().unwrap_or_default());
         layers
@@ -54,7 +58,13 @@ impl Layers {
             match value {
                 Value::Table(inner) => self.add_defaults(at, inner),
                 value => {
-                    self.settings.insert(at.clone(), Setting { value, origin: Origin::Default });
+                    self.settings.insert(
+                        at.clone(),
+                        Setting {
+                            value,
+                            origin: Origin::Default,
+                        },
+                    );
                 }
             }
             at.pop();
@@ -75,12 +85,15 @@ impl Layers {
     /// Returns the text of a setting, empty if it is not text.
     #[cfg(test)]
     pub(crate) fn text(&self, key: &[&str]) -> &str {
-        self.get(key).and_then(|setting| setting.value.as_str()).unwrap_or_default()
+        self.get(key)
+            .and_then(|setting| setting.value.as_str())
+            .unwrap_or_default()
     }
 
     /// Says whether the key is in a table with free keys.
     pub(crate) fn is_open(&self, key: &[String]) -> bool {
-        key.split_last().is_some_and(|(_, table)| self.open.contains(table))
+        key.split_last()
+            .is_some_and(|(_, table)| self.open.contains(table))
     }
 
     /// Returns the tables with free keys, such as `credentials`.
@@ -90,7 +103,11 @@ impl Layers {
 
     /// Says whether a key names a table.
     pub(crate) fn is_table(&self, key: &[String]) -> bool {
-        self.open.contains(key) || self.settings.keys().any(|known| known.len() > key.len() && known.starts_with(key))
+        self.open.contains(key)
+            || self
+                .settings
+                .keys()
+                .any(|known| known.len() > key.len() && known.starts_with(key))
     }
 
     /// Sets a value over the lower layers.
@@ -107,14 +124,21 @@ impl Layers {
         };
         if key.iter().eq(super::servers::KEY) {
             // The servers are read elsewhere; they are kept here only to be shown.
-            if value.as_array().is_none_or(|items| !items.iter().all(Value::is_table)) {
-                return Err(Problem::new(origin, "mcp.servers are tables of the file: [[mcp.servers]]"));
+            if value
+                .as_array()
+                .is_none_or(|items| !items.iter().all(Value::is_table))
+            {
+                return Err(Problem::new(
+                    origin,
+                    "mcp.servers are tables of the file: [[mcp.servers]]",
+                ));
             }
             self.settings.insert(key, Setting { value, origin });
             return Ok(());
         }
-        let value = fitting(&known.value, value)
-            .map_err(|wanted| Problem::new(&origin, format!("{} must be {wanted}", key.join("."))))?;
+        let value = fitting(&known.value, value).map_err(|wanted| {
+            Problem::new(&origin, format!("{} must be {wanted}", key.join(".")))
+        })?;
         self.settings.insert(key, Setting { value, origin });
         Ok(())
     }
@@ -123,8 +147,16 @@ impl Layers {
     #[cfg(feature = "serve")]
     pub(crate) fn changed(&self, other: &Self) -> Vec<Key> {
         let keys: BTreeSet<&Key> = self.settings.keys().chain(other.settings.keys()).collect();
-        let value = |layers: &Self, key: &Key| layers.settings.get(key).map(|setting| setting.value.clone());
-        keys.into_iter().filter(|key| value(self, key) != value(other, key)).cloned().collect()
+        let value = |layers: &Self, key: &Key| {
+            layers
+                .settings
+                .get(key)
+                .map(|setting| setting.value.clone())
+        };
+        keys.into_iter()
+            .filter(|key| value(self, key) != value(other, key))
+            .cloned()
+            .collect()
     }
 
     /// Copies one setting from other layers.
@@ -148,8 +180,14 @@ impl Layers {
             .filter_map(|known| known.get(table.len()).map(String::as_str))
             .collect();
         // The same name in other tables is meant more likely than a similar one in this table.
-        let same = self.settings.keys().filter(|known| known.last().is_some_and(|name| name == last));
-        let same: Vec<String> = same.take(SAME_NAMES).map(|known| format!("\"{}\"", known.join("."))).collect();
+        let same = self
+            .settings
+            .keys()
+            .filter(|known| known.last().is_some_and(|name| name == last));
+        let same: Vec<String> = same
+            .take(SAME_NAMES)
+            .map(|known| format!("\"{}\"", known.join(".")))
+            .collect();
         let hint = match same.as_slice() {
             [] => did_you_mean(last, beside),
             names => format!("; did you mean {}?", names.join(" or ")),
@@ -157,7 +195,8 @@ impl Layers {
         format!("unknown key \"{}\"{hint}", key.join("."))
     }
 
-    /// Returns the values below a table as a table, with only the given overrides if `only` says so.
+    /// Returns the values below a table as a table, with only the given overrides if `only` says
+    /// so.
     pub(crate) fn table(&self, prefix: &[&str], take: impl Fn(&Key, &Setting) -> bool) -> Table {
         let mut table = Table::new();
         for (key, setting) in &self.settings {
@@ -177,7 +216,9 @@ fn insert(table: &mut Table, key: &[String], value: Value) {
             table.insert(name.clone(), value);
         }
         [name, rest @ ..] => {
-            let inner = table.entry(name.clone()).or_insert_with(|| Value::Table(Table::new()));
+            let inner = table
+                .entry(name.clone())
+                .or_insert_with(|| Value::Table(Table::new()));
             if let Value::Table(inner) = inner {
                 insert(inner, rest, value);
             }
@@ -192,11 +233,15 @@ fn fitting(default: &Value, value: Value) -> Result<Value, &'static str> {
         | (Value::Integer(_), value @ Value::Integer(_))
         | (Value::Boolean(_), value @ Value::Boolean(_))
         | (Value::Float(_), value @ Value::Float(_)) => Ok(value),
-        (Value::String(size), Value::Integer(number)) if number >= 0 && parse_size(size).is_ok() => {
+        (Value::String(size), Value::Integer(number))
+            if number >= 0 && parse_size(size).is_ok() =>
+        {
             Ok(Value::String(number.to_string()))
         }
         (Value::Float(_), Value::Integer(number)) => Ok(Value::Float(number as f64)),
-        (Value::Array(_), Value::Array(items)) if items.iter().all(Value::is_str) => Ok(Value::Array(items)),
+        (Value::Array(_), Value::Array(items)) if items.iter().all(Value::is_str) => {
+            Ok(Value::Array(items))
+        }
         (Value::String(_), _) => Err("text in quotes"),
         (Value::Integer(_), _) => Err("a whole number"),
         (Value::Boolean(_), _) => Err("true or false"),
@@ -223,22 +268,45 @@ mod tests {
     fn a_later_layer_wins_and_keeps_its_origin() {
         let mut layers = Layers::defaults();
         let key: Key = vec!["cache".into(), "hot_bytes".into()];
-        layers.set(key.clone(), Value::Integer(4096), Origin::Env("HELMDECK_CACHE__HOT_BYTES".into())).unwrap();
+        layers
+            .set(
+                key.clone(),
+                Value::Integer(4096),
+                Origin::Env("HELMDECK_CACHE__HOT_BYTES".into()),
+            )
+            .unwrap();
         let setting = layers.get(&["cache", "hot_bytes"]).unwrap();
         assert_eq!(
             (setting.value.as_str(), setting.origin.to_string()),
             (Some("4096"), "HELMDECK_CACHE__HOT_BYTES".into())
         );
-        let problem = layers.set(key, Value::Boolean(true), Origin::Flag("--x")).unwrap_err();
-        assert_eq!(problem.to_string(), "--x: cache.hot_bytes must be text in quotes");
+        let problem = layers
+            .set(key, Value::Boolean(true), Origin::Flag("--x"))
+            .unwrap_err();
+        assert_eq!(
+            problem.to_string(),
+            "--x: cache.hot_bytes must be text in quotes"
+        );
     }
 
     #[test]
     fn unknown_keys_are_answered_with_the_nearest() {
         let layers = Layers::defaults();
-        let unknown = |key: &[&str]| layers.unknown(&key.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>());
-        assert_eq!(unknown(&["server", "lisen"]), "unknown key \"server.lisen\"; did you mean \"listen\"?");
-        assert_eq!(unknown(&["sever"]), "unknown key \"sever\"; did you mean \"server\"?");
+        let unknown = |key: &[&str]| {
+            layers.unknown(
+                &key.iter()
+                    .map(|part| (*part).to_owned())
+                    .collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(
+            unknown(&["server", "lisen"]),
+            "unknown key \"server.lisen\"; did you mean \"listen\"?"
+        );
+        assert_eq!(
+            unknown(&["sever"]),
+            "unknown key \"sever\"; did you mean \"server\"?"
+        );
         assert_eq!(
             unknown(&["listen"]),
             "unknown key \"listen\"; did you mean \"memory.listen\" or \"server.listen\"?"

@@ -1,4 +1,5 @@
-//! The configuration: read in layers, validated as a whole, handed to each crate as its own settings.
+//! The configuration: read in layers, validated as a whole, handed to each crate as its own
+//! settings.
 
 mod file;
 mod layers;
@@ -48,11 +49,16 @@ pub(crate) struct Loaded {
     pub(crate) problems: Vec<Problem>,
 }
 
-/// Reads the configuration and keeps going after problems, so that all of them can be shown at once.
+/// Reads the configuration and keeps going after problems, so that all of them can be shown at
+/// once.
 ///
 /// # Errors
 /// A failure if the file's path is relative and there is no working directory.
-pub(crate) fn load(file: Option<&Path>, flags: Vec<FlagSetting>, env: &ProcessEnvironment) -> Result<Loaded> {
+pub(crate) fn load(
+    file: Option<&Path>,
+    flags: Vec<FlagSetting>,
+    env: &ProcessEnvironment,
+) -> Result<Loaded> {
     let mut layers = Layers::defaults();
     let mut problems = Vec::new();
     let file = file::find(file, env)?;
@@ -62,7 +68,11 @@ pub(crate) fn load(file: Option<&Path>, flags: Vec<FlagSetting>, env: &ProcessEn
         match file::read(found) {
             Ok(Some(text)) => {
                 file_exists = true;
-                problems.extend(file::add(&mut layers, &found.path.display().to_string(), &text));
+                problems.extend(file::add(
+                    &mut layers,
+                    &found.path.display().to_string(),
+                    &text,
+                ));
                 match servers::read(&found.path, &text, env) {
                     Ok(found) => mcp_servers = found,
                     Err(more) => problems.extend(more),
@@ -87,7 +97,13 @@ pub(crate) fn load(file: Option<&Path>, flags: Vec<FlagSetting>, env: &ProcessEn
             None
         }
     };
-    Ok(Loaded { file, file_exists, layers, settings, problems })
+    Ok(Loaded {
+        file,
+        file_exists,
+        layers,
+        settings,
+        problems,
+    })
 }
 
 impl Loaded {
@@ -106,8 +122,9 @@ impl Loaded {
     pub(crate) fn into_parts(self) -> Result<(Settings, Layers)> {
         match self.settings {
             Some(settings) => Ok((settings, self.layers)),
-            None => Err(failure(&self.problems)
-                .with_hint("`helmdeck config show --origin` prints every setting and where it comes from")),
+            None => Err(failure(&self.problems).with_hint(
+                "`helmdeck config show --origin` prints every setting and where it comes from",
+            )),
         }
     }
 }
@@ -117,9 +134,12 @@ pub(crate) fn failure(problems: &[Problem]) -> Failure {
     let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
     let lines = match problems {
         [only] => vec![only.message.clone(), only.place.clone()],
-        _ => std::iter::once(format!("the configuration has {}", count(problems.len(), "mistake")))
-            .chain(all.iter().cloned())
-            .collect(),
+        _ => std::iter::once(format!(
+            "the configuration has {}",
+            count(problems.len(), "mistake")
+        ))
+        .chain(all.iter().cloned())
+        .collect(),
     };
     Failure::config(all.join("; ")).with_lines(lines)
 }

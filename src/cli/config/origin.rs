@@ -43,7 +43,10 @@ pub(crate) struct Problem {
 impl Problem {
     /// Creates a problem.
     pub(crate) fn new(place: impl fmt::Display, message: impl Into<String>) -> Self {
-        Self { place: place.to_string(), message: message.into() }
+        Self {
+            place: place.to_string(),
+            message: message.into(),
+        }
     }
 }
 

@@ -41,7 +41,10 @@ pub(crate) enum LogFormat {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Runtime {
     /// Threads that serve uses; 0 = one per core, at most 4.
-    #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "checked in every build"))]
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "checked in every build")
+    )]
     pub(crate) threads: usize,
 }
 
@@ -98,9 +101,16 @@ impl ScheduleSettings {
         if self.caller.is_empty() {
             return Ok(None);
         }
-        let form = || format!("schedule.caller is \"{}\"; write it as \"tenant/user\"", self.caller.escape_debug());
+        let form = || {
+            format!(
+                "schedule.caller is \"{}\"; write it as \"tenant/user\"",
+                self.caller.escape_debug()
+            )
+        };
         let (tenant, user) = self.caller.split_once('/').ok_or_else(form)?;
-        Identity::new(tenant, user).map(Some).map_err(|error| format!("schedule.caller: {error}"))
+        Identity::new(tenant, user)
+            .map(Some)
+            .map_err(|error| format!("schedule.caller: {error}"))
     }
 }
 
@@ -108,7 +118,8 @@ impl ScheduleSettings {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SystemSettings {
-    /// Where the system database is; empty = where memory is, if that is PostgreSQL, else the data folder.
+    /// Where the system database is; empty = where memory is, if that is PostgreSQL, else the data
+    /// folder.
     pub(crate) url: String,
 }
 
@@ -118,11 +129,14 @@ impl SystemSettings {
             return Ok(());
         }
         match Location::parse(&self.url) {
-            Ok(Location::Postgres(url)) => url.shown().map(drop).map_err(|error| format!("system.url: {error}")),
+            Ok(Location::Postgres(url)) => url
+                .shown()
+                .map(drop)
+                .map_err(|error| format!("system.url: {error}")),
             Ok(Location::Sqlite(_)) => Ok(()),
-            Ok(Location::Memory) => {
-                Err("system.url is memory:, where API tokens would end with each process".to_owned())
-            }
+            Ok(Location::Memory) => Err(
+                "system.url is memory:, where API tokens would end with each process".to_owned(),
+            ),
             Err(error) => Err(format!("system.url: {error}")),
         }
     }
@@ -142,7 +156,11 @@ struct OfKind {
 impl OfKind {
     fn limits(self) -> KindLimits {
         let set = |number: u64| Some(number).filter(|number| *number > 0);
-        KindLimits { rows: set(self.rows), bytes: set(self.bytes), retention: self.retention }
+        KindLimits {
+            rows: set(self.rows),
+            bytes: set(self.bytes),
+            retention: self.retention,
+        }
     }
 }
 
@@ -162,12 +180,24 @@ impl Memory {
             return Err("memory.connect_timeout is 0; no server answers that fast".to_owned());
         }
         if self.cache_bytes == 0 {
-            return Err("memory.cache_bytes is 0; to cache nothing, leave out the memory key".to_owned());
+            return Err(
+                "memory.cache_bytes is 0; to cache nothing, leave out the memory key".to_owned(),
+            );
         }
-        if let Some((kind, _)) = self.kinds.iter().find(|(_, of_kind)| of_kind.retention == Some(Duration::ZERO)) {
-            return Err(format!("memory.kinds.{kind}.retention is 0; leave it empty to keep what its writer says"));
+        if let Some((kind, _)) = self
+            .kinds
+            .iter()
+            .find(|(_, of_kind)| of_kind.retention == Some(Duration::ZERO))
+        {
+            return Err(format!(
+                "memory.kinds.{kind}.retention is 0; leave it empty to keep what its writer says"
+            ));
         }
-        if self.kinds.get(&Kind::Conversation).is_some_and(|of_kind| of_kind.retention.is_some()) {
+        if self
+            .kinds
+            .get(&Kind::Conversation)
+            .is_some_and(|of_kind| of_kind.retention.is_some())
+        {
             return Err("memory.kinds.conversation.retention would take conversations apart row by row; \
                         leave it empty and set conversation.ttl, after which a conversation ends as a whole"
                 .to_owned());
@@ -214,19 +244,24 @@ fn fingerprint<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Fingerprint
     match String::deserialize(deserializer)?.as_str() {
         "plain" => Ok(Fingerprint::Plain),
         "keyed" => Ok(Fingerprint::Keyed),
-        _ => Err(serde::de::Error::custom("fingerprint is \"plain\" or \"keyed\"")),
+        _ => Err(serde::de::Error::custom(
+            "fingerprint is \"plain\" or \"keyed\"",
+        )),
     }
 }
 
 fn life<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     match String::deserialize(deserializer)?.as_str() {
         "" => Ok(None),
-        text => parse_duration(text).map(Some).map_err(serde::de::Error::custom),
+        text => parse_duration(text)
+            .map(Some)
+            .map_err(serde::de::Error::custom),
     }
 }
 
 fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    let bytes = parse_size(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)?;
+    let bytes =
+        parse_size(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)?;
     usize::try_from(bytes).map_err(serde::de::Error::custom)
 }
 
@@ -237,7 +272,10 @@ pub(crate) struct GitHub {
     /// The API's address.
     pub(crate) base_url: url::Url,
     /// Requests of a quota that cached packs leave for other uses.
-    #[cfg_attr(not(feature = "github"), expect(dead_code, reason = "settings are checked in every build"))]
+    #[cfg_attr(
+        not(feature = "github"),
+        expect(dead_code, reason = "settings are checked in every build")
+    )]
     pub(crate) keep_quota: u64,
 }
 
@@ -246,7 +284,10 @@ impl GitHub {
     #[cfg(feature = "github")]
     pub(crate) fn packs(&self) -> helmdeck_packs::github::Config {
         let config = helmdeck_packs::github::Config::new(self.base_url.clone());
-        helmdeck_packs::github::Config { keep_quota: self.keep_quota, ..config }
+        helmdeck_packs::github::Config {
+            keep_quota: self.keep_quota,
+            ..config
+        }
     }
 
     /// Validates the address.
@@ -255,10 +296,15 @@ impl GitHub {
     /// A message that names the setting.
     pub(crate) fn check(&self) -> Result<(), String> {
         if !matches!(self.base_url.scheme(), "http" | "https") || self.base_url.host().is_none() {
-            return Err("github.base_url must be an http or https address, like \"https://api.github.com\"".to_owned());
+            return Err(
+                "github.base_url must be an http or https address, like \"https://api.github.com\""
+                    .to_owned(),
+            );
         }
         if !self.base_url.username().is_empty() || self.base_url.password().is_some() {
-            return Err("github.base_url must not hold a user or password; use [credentials]".to_owned());
+            return Err(
+                "github.base_url must not hold a user or password; use [credentials]".to_owned(),
+            );
         }
         Ok(())
     }
@@ -330,13 +376,23 @@ impl Forge {
                     || url.password().is_some()
             })
         };
-        if let Some((name, _)) = self.events.iter().find(|(_, server)| wrong(&server.url, &["nats", "tls"])) {
+        if let Some((name, _)) = self
+            .events
+            .iter()
+            .find(|(_, server)| wrong(&server.url, &["nats", "tls"]))
+        {
             return Err(format!(
                 "forge.events.{name}.url must be like nats://host:4222 or tls://host:4222, without a password"
             ));
         }
-        if let Some((name, _)) = self.trackers.iter().find(|(_, one)| wrong(&one.endpoint, &["http", "https"])) {
-            return Err(format!("forge.trackers.{name}.endpoint must be like https://host/path, without a password"));
+        if let Some((name, _)) = self
+            .trackers
+            .iter()
+            .find(|(_, one)| wrong(&one.endpoint, &["http", "https"]))
+        {
+            return Err(format!(
+                "forge.trackers.{name}.endpoint must be like https://host/path, without a password"
+            ));
         }
         Ok(())
     }
@@ -354,12 +410,14 @@ impl Forge {
 
     /// Returns the settings of the `forge.*` packs.
     ///
-    /// `serves` says that callers other than the user that started the program use them; `here` is that user's folder.
-    /// A server has its project only if there is one.
+    /// `serves` says that callers other than the user that started the program use them; `here` is
+    /// that user's folder. A server has its project only if there is one.
     pub(crate) fn packs(&self, serves: bool, here: Option<&Path>) -> helmdeck_packs::forge::Config {
         let set = Some(&*self.root).filter(|root| !root.as_os_str().is_empty());
         helmdeck_packs::forge::Config {
-            root: set.or(here.filter(|here| !serves || matches!(Project::exists(here), Ok(true)))).map(Path::to_owned),
+            root: set
+                .or(here.filter(|here| !serves || matches!(Project::exists(here), Ok(true))))
+                .map(Path::to_owned),
             run: match self.run {
                 Run::Auto => !serves,
                 Run::Yes => true,
@@ -400,8 +458,8 @@ pub(crate) struct Repo {
 impl Repo {
     /// Returns the settings of the `repo.*` packs.
     ///
-    /// `path` is the search path for programs; `open` says that every caller is the user that runs this program;
-    /// `known_hosts` is that user's file; `program` is this program.
+    /// `path` is the search path for programs; `open` says that every caller is the user that runs
+    /// this program; `known_hosts` is that user's file; `program` is this program.
     pub(crate) fn packs(
         &self,
         path: &str,
@@ -416,7 +474,11 @@ impl Repo {
             path: path.to_owned(),
             connect: program,
             known_hosts: set(&self.known_hosts).or(known_hosts),
-            paths: if open && self.paths.is_empty() { Paths::All } else { Paths::Below(self.paths.clone()) },
+            paths: if open && self.paths.is_empty() {
+                Paths::All
+            } else {
+                Paths::Below(self.paths.clone())
+            },
             credential_hosts: self.credential_hosts.clone(),
             max_bytes: self.max_bytes,
             author_name: self.author_name.clone(),
@@ -433,15 +495,22 @@ impl Repo {
             return Err("repo.git is empty; name the git program".to_owned());
         }
         if let Some(path) = self.paths.iter().find(|path| !path.is_absolute()) {
-            return Err(format!("repo.paths has \"{}\", which is not an absolute path", path.display()));
+            return Err(format!(
+                "repo.paths has \"{}\", which is not an absolute path",
+                path.display()
+            ));
         }
         if !self.known_hosts.as_os_str().is_empty() && !self.known_hosts.is_absolute() {
             return Err("repo.known_hosts must be an absolute path".to_owned());
         }
         // git writes them into one line of a commit, between these signs.
-        let plain = |text: &str| !text.trim().is_empty() && !text.contains(['<', '>', '\n', '\r', '\0']);
+        let plain =
+            |text: &str| !text.trim().is_empty() && !text.contains(['<', '>', '\n', '\r', '\0']);
         if !plain(&self.author_name) || !plain(&self.author_email) {
-            return Err("repo.author_name and repo.author_email must be one line each, without < and >".to_owned());
+            return Err(
+                "repo.author_name and repo.author_email must be one line each, without < and >"
+                    .to_owned(),
+            );
         }
         Ok(())
     }
@@ -449,5 +518,12 @@ impl Repo {
 
 fn globs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Glob>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
-    texts.iter().map(|text| text.to_ascii_lowercase().parse().map_err(serde::de::Error::custom)).collect()
+    texts
+        .iter()
+        .map(|text| {
+            text.to_ascii_lowercase()
+                .parse()
+                .map_err(serde::de::Error::custom)
+        })
+        .collect()
 }

@@ -17,7 +17,10 @@ fn generate() -> Json {
     for line in DEFAULTS.lines().map(str::trim) {
         if let Some(text) = line.strip_prefix('#') {
             comment.push(text.trim());
-        } else if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+        } else if let Some(name) = line
+            .strip_prefix('[')
+            .and_then(|line| line.strip_suffix(']'))
+        {
             at = name.split('.').map(str::to_owned).collect();
             for depth in 1..at.len() {
                 let outer = place(&mut schema, &at[..depth]);
@@ -46,7 +49,10 @@ fn generate() -> Json {
                 [first, kind] if first == "forge" => {
                     let text = json!({"type": "string"});
                     let (required, properties) = match kind.as_str() {
-                        "events" => ("url", json!({"url": text, "credentials": text, "certificates": text})),
+                        "events" => (
+                            "url",
+                            json!({"url": text, "credentials": text, "certificates": text}),
+                        ),
                         _ => ("endpoint", json!({"endpoint": text, "credential": text})),
                     };
                     json!({
@@ -80,7 +86,9 @@ fn generate() -> Json {
             }
             comment.clear();
         } else if let Some((key, _)) = line.split_once(" = ") {
-            let table = at.iter().fold(&defaults, |table, name| table[name.as_str()].as_table().unwrap());
+            let table = at.iter().fold(&defaults, |table, name| {
+                table[name.as_str()].as_table().unwrap()
+            });
             at.push(key.to_owned());
             *place(&mut schema, &at) = setting(&table[key], &comment.join(" "));
             if at.iter().eq(super::servers::KEY) {
@@ -97,8 +105,7 @@ fn generate() -> Json {
 
 fn server() -> Json {
     let texts = |description: &str| json!({"type": "object", "additionalProperties": {"type": "string"}, "description": description});
-    let duration =
-        |default: &str, description: &str| json!({"type": "string", "default": default, "description": description});
+    let duration = |default: &str, description: &str| json!({"type": "string", "default": default, "description": description});
     json!({
         "type": "object",
         "additionalProperties": false,
@@ -122,7 +129,8 @@ fn server() -> Json {
 }
 
 fn object(description: &str) -> Json {
-    let mut schema = json!({"type": "object", "additionalProperties": false, "properties": Map::new()});
+    let mut schema =
+        json!({"type": "object", "additionalProperties": false, "properties": Map::new()});
     if !description.is_empty() {
         schema["description"] = description.into();
     }
@@ -130,13 +138,17 @@ fn object(description: &str) -> Json {
 }
 
 fn place<'a>(schema: &'a mut Json, at: &[String]) -> &'a mut Json {
-    at.iter().fold(schema, |schema, name| &mut schema["properties"][name.as_str()])
+    at.iter().fold(schema, |schema, name| {
+        &mut schema["properties"][name.as_str()]
+    })
 }
 
 fn setting(value: &Value, description: &str) -> Json {
     let (kind, default) = match value {
         // A size may be written as a number of bytes.
-        Value::String(text) if parse_size(text).is_ok() => (json!(["string", "integer"]), json!(text)),
+        Value::String(text) if parse_size(text).is_ok() => {
+            (json!(["string", "integer"]), json!(text))
+        }
         Value::String(text) => (json!("string"), json!(text)),
         Value::Integer(number) => (json!("integer"), json!(number)),
         Value::Float(number) => (json!("number"), json!(number)),
@@ -153,7 +165,12 @@ fn setting(value: &Value, description: &str) -> Json {
 
 fn json_of(toml: Value) -> Json {
     match toml {
-        Value::Table(table) => Json::Object(table.into_iter().map(|(key, value)| (key, json_of(value))).collect()),
+        Value::Table(table) => Json::Object(
+            table
+                .into_iter()
+                .map(|(key, value)| (key, json_of(value)))
+                .collect(),
+        ),
         Value::Array(items) => items.into_iter().map(json_of).collect(),
         Value::String(text) => text.into(),
         Value::Integer(number) => number.into(),
@@ -167,7 +184,10 @@ fn json_of(toml: Value) -> Json {
 fn the_schema_file_is_in_step_with_the_defaults() {
     let expected = serde_json::to_string_pretty(&generate()).unwrap();
     let found = include_str!("../../../config/helmdeck.schema.json");
-    assert!(found.trim_end() == expected, "config/helmdeck.schema.json is out of step; it should be:\n{expected}");
+    assert!(
+        found.trim_end() == expected,
+        "config/helmdeck.schema.json is out of step; it should be:\n{expected}"
+    );
 }
 
 #[test]

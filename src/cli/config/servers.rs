@@ -38,8 +38,17 @@ const RESERVED_HEADERS: &[&str] = &[
 ];
 
 /// Words in names of variables and headers whose values are secrets.
-const SECRET_NAMES: &[&str] =
-    &["token", "secret", "password", "passwd", "api_key", "api-key", "apikey", "authorization", "credential"];
+const SECRET_NAMES: &[&str] = &[
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "api_key",
+    "api-key",
+    "apikey",
+    "authorization",
+    "credential",
+];
 
 #[derive(Deserialize)]
 struct File {
@@ -83,27 +92,42 @@ enum Size {
 /// Reads the servers of a configuration file.
 ///
 /// # Errors
-/// The problems, each with its line. A file that is not TOML gives none: another check reports that.
-pub(crate) fn read(path: &Path, text: &str, env: &ProcessEnvironment) -> Result<Vec<McpServer>, Vec<Problem>> {
+/// The problems, each with its line. A file that is not TOML gives none: another check reports
+/// that.
+pub(crate) fn read(
+    path: &Path,
+    text: &str,
+    env: &ProcessEnvironment,
+) -> Result<Vec<McpServer>, Vec<Problem>> {
     let reading = Reading { path, text, env };
     if toml::de::DeTable::parse(text).is_err() {
         return Ok(Vec::new());
     }
     let file: File = toml::from_str(text).map_err(|error| {
-        vec![Problem::new(reading.origin(error.span().unwrap_or_default()), explain(error.message()))]
+        vec![Problem::new(
+            reading.origin(error.span().unwrap_or_default()),
+            explain(error.message()),
+        )]
     })?;
     let (mut servers, mut problems) = (Vec::<McpServer>::new(), Vec::new());
     for raw in &file.mcp.servers {
         match reading.server(raw) {
             Ok(server) if servers.iter().any(|known| known.name == server.name) => {
                 let message = format!("there are two MCP servers \"{}\"", server.name);
-                problems.push(Problem::new(reading.origin(raw.get_ref().name.span()), message));
+                problems.push(Problem::new(
+                    reading.origin(raw.get_ref().name.span()),
+                    message,
+                ));
             }
             Ok(server) => servers.push(server),
             Err(problem) => problems.push(problem),
         }
     }
-    if problems.is_empty() { Ok(servers) } else { Err(problems) }
+    if problems.is_empty() {
+        Ok(servers)
+    } else {
+        Err(problems)
+    }
 }
 
 /// Validates the name of a server.
@@ -133,7 +157,10 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
 /// A message that names it.
 pub(crate) fn check_variable(name: &str) -> Result<(), String> {
     if name.starts_with("HELMDECK_") || name.is_empty() || name.contains(['=', '\0']) {
-        return Err(format!("env \"{}\" cannot be set for an MCP server", name.escape_debug()));
+        return Err(format!(
+            "env \"{}\" cannot be set for an MCP server",
+            name.escape_debug()
+        ));
     }
     Ok(())
 }
@@ -145,7 +172,10 @@ pub(crate) fn check_variable(name: &str) -> Result<(), String> {
 pub(crate) fn check_header(name: &str) -> Result<(), String> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if name.is_empty() || !name.bytes().all(fits) {
-        return Err(format!("\"{}\" is not the name of a header", name.escape_debug()));
+        return Err(format!(
+            "\"{}\" is not the name of a header",
+            name.escape_debug()
+        ));
     }
     if RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
         return Err(format!("the header \"{name}\" is set by the protocol"));
@@ -158,12 +188,18 @@ pub(crate) fn check_header(name: &str) -> Result<(), String> {
 /// # Errors
 /// Why it is invalid, without repeating it: it may hold a password.
 pub(crate) fn parse_url(text: &str) -> Result<url::Url, String> {
-    let url: url::Url = text.parse().map_err(|error| format!("url is not an address: {error}"))?;
+    let url: url::Url = text
+        .parse()
+        .map_err(|error| format!("url is not an address: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-        return Err("url must be an http or https address, like \"https://mcp.example.com/mcp\"".to_owned());
+        return Err(
+            "url must be an http or https address, like \"https://mcp.example.com/mcp\"".to_owned(),
+        );
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("url must not hold a user or password; use headers with a credential".to_owned());
+        return Err(
+            "url must not hold a user or password; use headers with a credential".to_owned(),
+        );
     }
     Ok(url)
 }
@@ -173,7 +209,10 @@ fn explain(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     if message.starts_with("unknown field") {
         let unknown = quoted.next().unwrap_or_default();
-        return format!("unknown key \"{unknown}\" of an MCP server{}", did_you_mean(unknown, quoted));
+        return format!(
+            "unknown key \"{unknown}\" of an MCP server{}",
+            did_you_mean(unknown, quoted)
+        );
     }
     match message.split_once(", expected ") {
         Some((_, expected)) => format!("mcp.servers: {expected} is expected here"),
@@ -189,18 +228,29 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn origin(&self, span: Range<usize>) -> Origin {
-        Origin::File { file: self.path.display().to_string(), line: text::line_of(self.text, span.start) }
+        Origin::File {
+            file: self.path.display().to_string(),
+            line: text::line_of(self.text, span.start),
+        }
     }
 
     fn fail(&self, span: Range<usize>, message: impl Into<String>) -> Problem {
         Problem::new(self.origin(span), message)
     }
 
-    fn part<T, R>(&self, value: &Spanned<T>, read: impl FnOnce(&T) -> Result<R, String>) -> Result<R, Problem> {
+    fn part<T, R>(
+        &self,
+        value: &Spanned<T>,
+        read: impl FnOnce(&T) -> Result<R, String>,
+    ) -> Result<R, Problem> {
         read(value.get_ref()).map_err(|message| self.fail(value.span(), message))
     }
 
-    fn duration(&self, value: Option<&Spanned<String>>, default: Duration) -> Result<Duration, Problem> {
+    fn duration(
+        &self,
+        value: Option<&Spanned<String>>,
+        default: Duration,
+    ) -> Result<Duration, Problem> {
         let positive = |text: &String| match parse_duration(text)? {
             Duration::ZERO => Err("the duration is 0; nothing is that fast".to_owned()),
             duration => Ok(duration),
@@ -219,7 +269,8 @@ impl Reading<'_> {
                 self.part(name, |name| check(name))?;
                 let variable = |name: &str| self.env.text(name).ok().flatten().map(str::to_owned);
                 let value = self.part(value, |text| {
-                    McpValue::parse(text, variable).map_err(|message| format!("{}: {message}", name.get_ref()))
+                    McpValue::parse(text, variable)
+                        .map_err(|message| format!("{}: {message}", name.get_ref()))
                 })?;
                 Ok((name.get_ref().clone(), value))
             })
@@ -234,8 +285,10 @@ impl Reading<'_> {
         server.start_timeout = self.duration(raw.start_timeout.as_ref(), server.start_timeout)?;
         server.idle_timeout = self.duration(raw.idle_timeout.as_ref(), server.idle_timeout)?;
         if let Some(tools) = &raw.tools {
-            server.tools =
-                tools.iter().map(|tool| self.part(tool, |text| text.parse::<Glob>())).collect::<Result<_, _>>()?;
+            server.tools = tools
+                .iter()
+                .map(|tool| self.part(tool, |text| text.parse::<Glob>()))
+                .collect::<Result<_, _>>()?;
         }
         server.read_only_trust = raw.read_only_trust;
         if let Some(size) = &raw.max_output_bytes {
@@ -257,7 +310,9 @@ impl Reading<'_> {
                 let mut argv = command.get_ref().clone();
                 match argv.first_mut() {
                     Some(program) if program.trim().is_empty() => {
-                        return Err(self.fail(command.span(), "the program of the command is empty"));
+                        return Err(
+                            self.fail(command.span(), "the program of the command is empty")
+                        );
                     }
                     // A path is relative to the file that names it, wherever helmdeck is started.
                     Some(program) if program.contains('/') => {
@@ -265,9 +320,10 @@ impl Reading<'_> {
                     }
                     Some(_) => {}
                     None => {
-                        return Err(
-                            self.fail(command.span(), "command is empty; write [\"program\", \"argument\", ...]")
-                        );
+                        return Err(self.fail(
+                            command.span(),
+                            "command is empty; write [\"program\", \"argument\", ...]",
+                        ));
                     }
                 }
                 Ok(McpReach::Command {
@@ -285,7 +341,13 @@ impl Reading<'_> {
                     headers: self.values(&raw.headers, check_header)?,
                 })
             }
-            _ => Err(self.fail(span, format!("the MCP server \"{}\" needs either command or url", raw.name.get_ref()))),
+            _ => Err(self.fail(
+                span,
+                format!(
+                    "the MCP server \"{}\" needs either command or url",
+                    raw.name.get_ref()
+                ),
+            )),
         }
     }
 }
@@ -309,12 +371,23 @@ mod tests {
              [mcp.servers.headers]\nAuthorization = \"Bearer {credential:web}\"\n",
         )
         .unwrap();
-        let McpReach::Command { argv, cwd, env } = &servers[0].reach else { panic!("a command") };
-        assert_eq!((argv[0].as_str(), cwd.as_deref()), ("/etc/./run", Some(Path::new("/etc/data"))));
+        let McpReach::Command { argv, cwd, env } = &servers[0].reach else {
+            panic!("a command")
+        };
+        assert_eq!(
+            (argv[0].as_str(), cwd.as_deref()),
+            ("/etc/./run", Some(Path::new("/etc/data")))
+        );
         assert_eq!(env["TOKEN"].source(), "env:GITHUB_TOKEN");
-        assert_eq!((servers[0].timeout, servers[0].max_output_bytes), (Duration::from_secs(5), 1 << 20));
+        assert_eq!(
+            (servers[0].timeout, servers[0].max_output_bytes),
+            (Duration::from_secs(5), 1 << 20)
+        );
         assert!(servers[0].takes("read_file") && !servers[0].takes("write_file"));
-        assert_eq!((servers[1].credentials(), servers[1].max_output_bytes), (vec!["web".to_owned()], 5));
+        assert_eq!(
+            (servers[1].credentials(), servers[1].max_output_bytes),
+            (vec!["web".to_owned()], 5)
+        );
         assert!(servers[1].read_only_trust && !servers[0].read_only_trust);
         assert!(!format!("{servers:?}").contains("canary"));
     }
@@ -330,20 +403,39 @@ mod tests {
             problem("comand = [\"x\"]"),
             "/etc/h.toml:3: unknown key \"comand\" of an MCP server; did you mean \"command\"?"
         );
-        assert_eq!(problem(""), "/etc/h.toml:1: the MCP server \"x\" needs either command or url");
-        assert!(problem("command = [\"x\"]\nurl = \"http://x/\"").contains("either command or url"));
+        assert_eq!(
+            problem(""),
+            "/etc/h.toml:1: the MCP server \"x\" needs either command or url"
+        );
+        assert!(
+            problem("command = [\"x\"]\nurl = \"http://x/\"").contains("either command or url")
+        );
         assert!(problem("command = []").starts_with("/etc/h.toml:3: command is empty"));
-        assert!(problem("command = [\"x\"]\nenv = { HELMDECK_MEMORY_KEY = \"x\" }").starts_with("/etc/h.toml:4: env"));
-        assert!(problem("command = [\"x\"]\nenv = { K = \"env:HELMDECK_MEMORY_KEY\" }").contains("helmdeck's own"));
+        assert!(
+            problem("command = [\"x\"]\nenv = { HELMDECK_MEMORY_KEY = \"x\" }")
+                .starts_with("/etc/h.toml:4: env")
+        );
+        assert!(
+            problem("command = [\"x\"]\nenv = { K = \"env:HELMDECK_MEMORY_KEY\" }")
+                .contains("helmdeck's own")
+        );
         let token = format!("ghp_canary{}", "a".repeat(30));
         assert!(
             problem(&format!("command = [\"x\"]\nenv = {{ K = \"{token}\" }}"))
                 .contains("K: the value looks like a token")
         );
-        assert!(problem("url = \"http://x/\"\nheaders = \"canary\"").contains("a map is expected here"));
+        assert!(
+            problem("url = \"http://x/\"\nheaders = \"canary\"").contains("a map is expected here")
+        );
         assert!(problem("url = \"http://u:canary@x/\"").contains("must not hold a user"));
-        assert!(problem("url = \"http://x/\"\nheaders = { Host = \"y\" }").contains("set by the protocol"));
-        assert!(problem("command = [\"x\"]\ntimeout = \"0s\"").starts_with("/etc/h.toml:4: the duration is 0"));
+        assert!(
+            problem("url = \"http://x/\"\nheaders = { Host = \"y\" }")
+                .contains("set by the protocol")
+        );
+        assert!(
+            problem("command = [\"x\"]\ntimeout = \"0s\"")
+                .starts_with("/etc/h.toml:4: the duration is 0")
+        );
         assert!(
             problem("command = [\"x\"]\n[[mcp.servers]]\nname = \"x\"\ncommand = [\"y\"]")
                 .starts_with("/etc/h.toml:5: there are two")

@@ -1,4 +1,5 @@
-//! Typed settings from the layers: each value is read as its crate's type, and errors name the origin.
+//! Typed settings from the layers: each value is read as its crate's type, and errors name the
+//! origin.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,14 +13,24 @@ use toml::{Table, Value};
 use super::file::ConfigFile;
 use super::layers::{Key, Layers, Setting};
 use super::origin::{Origin, Problem};
-use super::parts::{Forge, GitHub, Log, Memory, Repo, Runtime, ScheduleSettings, SeamSettings, SystemSettings};
+use super::parts::{
+    Forge, GitHub, Log, Memory, Repo, Runtime, ScheduleSettings, SeamSettings, SystemSettings,
+};
 use super::servers;
 use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 use crate::logging;
 
 /// The tables that make up the engine's settings.
-const ENGINE: &[&str] = &["cache", "audit", "artifacts", "commands", "sessions", "jobs", "prices"];
+const ENGINE: &[&str] = &[
+    "cache",
+    "audit",
+    "artifacts",
+    "commands",
+    "sessions",
+    "jobs",
+    "prices",
+];
 
 /// All settings, parsed.
 #[derive(Debug, Clone)]
@@ -30,7 +41,10 @@ pub(crate) struct Settings {
     /// `[log]`.
     pub(crate) log: Log,
     /// `[runtime]`.
-    #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "checked in every build"))]
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "checked in every build")
+    )]
     pub(crate) runtime: Runtime,
     /// `[server]`.
     pub(crate) server: ServerConfig,
@@ -53,7 +67,10 @@ pub(crate) struct Settings {
     /// `[github]`.
     #[cfg_attr(
         not(feature = "github"),
-        expect(dead_code, reason = "checked in every build, so that one configuration serves all")
+        expect(
+            dead_code,
+            reason = "checked in every build, so that one configuration serves all"
+        )
     )]
     pub(crate) github: GitHub,
     /// `[forge]`; the folder in it has an absolute path.
@@ -67,7 +84,10 @@ pub(crate) struct Settings {
     /// `[swe]`.
     pub(crate) swe: helmdeck_packs::swe::Config,
     /// `[telemetry]`; a file in it has an absolute path.
-    #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "checked in every build"))]
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "checked in every build")
+    )]
     pub(crate) telemetry: helmdeck_telemetry::Config,
     /// `[credentials]`: the variable of the environment that holds each.
     pub(crate) credentials: BTreeMap<String, String>,
@@ -82,7 +102,9 @@ impl Settings {
     /// A configuration failure if it is not set and there is no home folder.
     pub(crate) fn data_dir(&self) -> Result<&PathBuf> {
         self.data_dir.as_ref().ok_or_else(|| {
-            Failure::config("there is no data folder: neither HELMDECK_DATA_DIR, XDG_DATA_HOME nor HOME is set")
+            Failure::config(
+                "there is no data folder: neither HELMDECK_DATA_DIR, XDG_DATA_HOME nor HOME is set",
+            )
         })
     }
 
@@ -92,7 +114,10 @@ impl Settings {
     /// As [`Settings::data_dir`].
     pub(crate) fn memory_url(&self) -> Result<String> {
         if self.memory.url.is_empty() {
-            return Ok(format!("sqlite:{}", self.data_dir()?.join("memory.db").display()));
+            return Ok(format!(
+                "sqlite:{}",
+                self.data_dir()?.join("memory.db").display()
+            ));
         }
         Ok(self.memory.url.clone())
     }
@@ -108,7 +133,10 @@ impl Settings {
         if matches!(Location::parse(&self.memory.url), Ok(Location::Postgres(_))) {
             return Ok(self.memory.url.clone());
         }
-        Ok(format!("sqlite:{}", self.data_dir()?.join("helmdeck.db").display()))
+        Ok(format!(
+            "sqlite:{}",
+            self.data_dir()?.join("helmdeck.db").display()
+        ))
     }
 }
 
@@ -121,9 +149,14 @@ pub(super) fn resolve(
     file: Option<&ConfigFile>,
     env: &ProcessEnvironment,
 ) -> std::result::Result<Settings, Vec<Problem>> {
-    let mut reading = Reading { layers, problems: Vec::new() };
+    let mut reading = Reading {
+        layers,
+        problems: Vec::new(),
+    };
     let settings = reading.settings(file, env);
-    settings.filter(|_| reading.problems.is_empty()).ok_or(reading.problems)
+    settings
+        .filter(|_| reading.problems.is_empty())
+        .ok_or(reading.problems)
 }
 
 struct Reading<'a> {
@@ -133,7 +166,11 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     /// Reads every part, also after a problem; `None` if one cannot be read.
-    fn settings(&mut self, file: Option<&ConfigFile>, env: &ProcessEnvironment) -> Option<Settings> {
+    fn settings(
+        &mut self,
+        file: Option<&ConfigFile>,
+        env: &ProcessEnvironment,
+    ) -> Option<Settings> {
         let log: Option<Log> = self.part("log", |log: &Log| logging::check(&log.level));
         let runtime = self.part("runtime", |_: &Runtime| Ok(()));
         let server = self.part("server", ServerConfig::validate);
@@ -155,13 +192,22 @@ impl Reading<'_> {
         let llm = self.part("llm", helmdeck_llm::Config::validate);
         let swe = self.part("swe", helmdeck_packs::swe::Config::validate);
         let telemetry = self.telemetry(file, env);
-        let engine =
-            self.read(|key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())), &[], engine_parts);
+        let engine = self.read(
+            |key| {
+                key.first()
+                    .is_some_and(|table| ENGINE.contains(&table.as_str()))
+            },
+            &[],
+            engine_parts,
+        );
         let credentials = self.credentials();
-        let data_dir = self.path(&["data_dir"], file, env).or_else(|| env.xdg("XDG_DATA_HOME", ".local/share"));
-        let packs_dir = self
-            .path(&["packs_dir"], file, env)
-            .or_else(|| file.and_then(|found| found.path.parent()).map(|folder| folder.join("packs")));
+        let data_dir = self
+            .path(&["data_dir"], file, env)
+            .or_else(|| env.xdg("XDG_DATA_HOME", ".local/share"));
+        let packs_dir = self.path(&["packs_dir"], file, env).or_else(|| {
+            file.and_then(|found| found.path.parent())
+                .map(|folder| folder.join("packs"))
+        });
         Some(Settings {
             data_dir,
             packs_dir,
@@ -198,8 +244,8 @@ impl Reading<'_> {
 
     /// Reads the settings that `belongs` picks as `T`.
     ///
-    /// If that fails, each value that is not a default is tried alone over the defaults. The error can then name the
-    /// line or variable that the value came from.
+    /// If that fails, each value that is not a default is tried alone over the defaults. The error
+    /// can then name the line or variable that the value came from.
     fn read<T: DeserializeOwned>(
         &mut self,
         belongs: impl Fn(&Key) -> bool,
@@ -207,7 +253,8 @@ impl Reading<'_> {
         check: impl Fn(&T) -> std::result::Result<(), String>,
     ) -> Option<T> {
         let attempt = |table: Table| -> std::result::Result<T, String> {
-            let value = T::deserialize(Value::Table(table)).map_err(|error| error.message().to_owned())?;
+            let value =
+                T::deserialize(Value::Table(table)).map_err(|error| error.message().to_owned())?;
             check(&value).map(|()| value)
         };
         let whole = match attempt(self.layers.table(prefix, |key, _| belongs(key))) {
@@ -215,14 +262,22 @@ impl Reading<'_> {
             Err(message) => message,
         };
         let (mut found, defaults) = (Vec::new(), Layers::defaults());
-        for (key, setting) in self.layers.iter().filter(|(key, setting)| belongs(key) && set_by_hand(setting)) {
+        for (key, setting) in self
+            .layers
+            .iter()
+            .filter(|(key, setting)| belongs(key) && set_by_hand(setting))
+        {
             let mut alone = defaults.clone();
-            let table = match alone.set(key.clone(), setting.value.clone(), setting.origin.clone()) {
+            let table = match alone.set(key.clone(), setting.value.clone(), setting.origin.clone())
+            {
                 Ok(()) => alone.table(prefix, |key, _| belongs(key)),
                 Err(_) => continue,
             };
             if let Err(message) = attempt(table) {
-                found.push(Problem::new(&setting.origin, format!("{}: {message}", key.join("."))));
+                found.push(Problem::new(
+                    &setting.origin,
+                    format!("{}: {message}", key.join(".")),
+                ));
             }
         }
         if found.is_empty() {
@@ -235,8 +290,16 @@ impl Reading<'_> {
 
     fn credentials(&mut self) -> BTreeMap<String, String> {
         let mut credentials = BTreeMap::new();
-        for (key, setting) in self.layers.iter().filter(|(key, _)| key.len() == 2 && key[0] == "credentials") {
-            let variable = setting.value.as_str().and_then(|text| text.strip_prefix("env:")).map(str::trim);
+        for (key, setting) in self
+            .layers
+            .iter()
+            .filter(|(key, _)| key.len() == 2 && key[0] == "credentials")
+        {
+            let variable = setting
+                .value
+                .as_str()
+                .and_then(|text| text.strip_prefix("env:"))
+                .map(str::trim);
             match variable {
                 Some(variable) if !variable.is_empty() && !variable.contains(['=', '\0']) => {
                     credentials.insert(key[1].clone(), variable.to_owned());
@@ -275,7 +338,11 @@ impl Reading<'_> {
         Some(memory)
     }
 
-    fn telemetry(&mut self, file: Option<&ConfigFile>, env: &ProcessEnvironment) -> Option<helmdeck_telemetry::Config> {
+    fn telemetry(
+        &mut self,
+        file: Option<&ConfigFile>,
+        env: &ProcessEnvironment,
+    ) -> Option<helmdeck_telemetry::Config> {
         let mut telemetry = self.part("telemetry", helmdeck_telemetry::Config::validate)?;
         if let Some(path) = self.path(&["telemetry", "headers_file"], file, env) {
             telemetry.headers_file = path;
@@ -296,7 +363,10 @@ impl Reading<'_> {
 
     fn seam(&mut self, file: Option<&ConfigFile>) -> Option<SeamSettings> {
         let mut seam: SeamSettings = self.part("seam", |_: &SeamSettings| Ok(()))?;
-        let set = self.layers.get(&["seam", "vault"]).is_some_and(|set| matches!(set.origin, Origin::File { .. }));
+        let set = self
+            .layers
+            .get(&["seam", "vault"])
+            .is_some_and(|set| matches!(set.origin, Origin::File { .. }));
         if let Some(folder) = file.and_then(|found| found.path.parent()).filter(|_| set) {
             seam.vault = super::seam::placed(&seam.vault, folder);
         }
@@ -314,12 +384,21 @@ impl Reading<'_> {
     /// Records a problem with a setting, at its origin.
     fn at(&mut self, key: &[&str], message: &str) {
         if let Some(setting) = self.layers.get(key) {
-            self.problems.push(Problem::new(&setting.origin, format!("{}: {message}", key.join("."))));
+            self.problems.push(Problem::new(
+                &setting.origin,
+                format!("{}: {message}", key.join(".")),
+            ));
         }
     }
 
-    /// Returns a path that was set: relative to the file that names it, or to the working directory.
-    fn path(&mut self, key: &[&str], file: Option<&ConfigFile>, env: &ProcessEnvironment) -> Option<PathBuf> {
+    /// Returns a path that was set: relative to the file that names it, or to the working
+    /// directory.
+    fn path(
+        &mut self,
+        key: &[&str],
+        file: Option<&ConfigFile>,
+        env: &ProcessEnvironment,
+    ) -> Option<PathBuf> {
         let setting = self.layers.get(key)?;
         let path = PathBuf::from(setting.value.as_str().filter(|text| !text.is_empty())?);
         match (&setting.origin, file.and_then(|found| found.path.parent())) {
@@ -327,7 +406,8 @@ impl Reading<'_> {
             _ => match env.absolute(&path) {
                 Ok(path) => Some(path),
                 Err(failure) => {
-                    self.problems.push(Problem::new(&setting.origin, failure.message()));
+                    self.problems
+                        .push(Problem::new(&setting.origin, failure.message()));
                     None
                 }
             },
@@ -341,8 +421,13 @@ impl Reading<'_> {
 fn conversation(conversation: &helmdeck_conversation::Config) -> std::result::Result<(), String> {
     conversation.validate()?;
     let endpoint = conversation.summarizer.endpoint.clone();
-    let client = helmdeck_llm::Config { endpoint, ..helmdeck_llm::Config::default() };
-    client.validate().map_err(|message| message.replacen("llm.", "conversation.summarizer.", 1))
+    let client = helmdeck_llm::Config {
+        endpoint,
+        ..helmdeck_llm::Config::default()
+    };
+    client
+        .validate()
+        .map_err(|message| message.replacen("llm.", "conversation.summarizer.", 1))
 }
 
 fn engine_parts(engine: &helmdeck_engine::Config) -> std::result::Result<(), String> {

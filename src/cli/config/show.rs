@@ -7,7 +7,11 @@ use toml::Value;
 use super::layers::{Layers, Setting};
 
 /// Writes the settings as JSON and as rows of a table: `key = value`, with the origin behind it.
-pub(crate) fn show(layers: &Layers, origin: bool, extra: &[(&str, String)]) -> (Json, Vec<Vec<String>>) {
+pub(crate) fn show(
+    layers: &Layers,
+    origin: bool,
+    extra: &[(&str, String)],
+) -> (Json, Vec<Vec<String>>) {
     let mut values = serde_json::Map::new();
     let mut rows = Vec::new();
     for (key, setting) in layers.iter() {
@@ -33,11 +37,18 @@ pub(crate) fn show(layers: &Layers, origin: bool, extra: &[(&str, String)]) -> (
 fn safe(key: &[String], setting: &Setting) -> Value {
     if key.iter().eq(super::servers::KEY) {
         // Headers and environment of a server may hold secrets, so only server names are shown.
-        let names = setting.value.as_array().into_iter().flatten().filter_map(|server| server.get("name").cloned());
+        let names = setting
+            .value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|server| server.get("name").cloned());
         return Value::Array(names.collect());
     }
     let text = setting.value.as_str().unwrap_or_default();
-    let authority = text.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
+    let authority = text
+        .split_once("://")
+        .map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
     let misplaced = key[0] == "credentials" && !text.starts_with("env:");
     if key == ["artifacts", "url"] && !text.is_empty() && S3Location::parse(text).is_err() {
         return Value::String("(set)".to_owned());
@@ -71,18 +82,41 @@ mod tests {
         let mut layers = Layers::defaults();
         let mut set = |key: &[&str], value: &str| {
             let key = key.iter().map(|part| (*part).to_owned()).collect();
-            layers.set(key, Value::String(value.to_owned()), Origin::Env("X".to_owned())).unwrap();
+            layers
+                .set(
+                    key,
+                    Value::String(value.to_owned()),
+                    Origin::Env("X".to_owned()),
+                )
+                .unwrap();
         };
         set(&["memory", "url"], "postgres://user:canary@host/db");
         set(&["artifacts", "url"], "s3://bucket?secret=canary");
         set(&["credentials", "a"], "canary");
         set(&["credentials", "b"], "env:B");
-        let (value, rows) = show(&layers, true, &[("HELMDECK_MEMORY_KEY", "(set)".to_owned())]);
+        let (value, rows) = show(
+            &layers,
+            true,
+            &[("HELMDECK_MEMORY_KEY", "(set)".to_owned())],
+        );
         let text = columns(&rows);
-        assert!(!text.contains("canary") && !value.to_string().contains("canary"), "{text}");
-        assert_eq!(value["memory.url"], json!({"value": "(set)", "origin": "X"}));
+        assert!(
+            !text.contains("canary") && !value.to_string().contains("canary"),
+            "{text}"
+        );
+        assert_eq!(
+            value["memory.url"],
+            json!({"value": "(set)", "origin": "X"})
+        );
         assert_eq!(value["credentials.b"]["value"], "env:B");
-        assert_eq!(value["server.listen"], json!({"value": "127.0.0.1:7700", "origin": "default"}));
-        assert!(text.lines().any(|line| line.starts_with("HELMDECK_MEMORY_KEY") && line.ends_with("(set)")), "{text}");
+        assert_eq!(
+            value["server.listen"],
+            json!({"value": "127.0.0.1:7700", "origin": "default"})
+        );
+        assert!(
+            text.lines()
+                .any(|line| line.starts_with("HELMDECK_MEMORY_KEY") && line.ends_with("(set)")),
+            "{text}"
+        );
     }
 }

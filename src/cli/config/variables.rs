@@ -8,8 +8,8 @@ use crate::env::ProcessEnvironment;
 use crate::secret_file::{self, Readers};
 use helmdeck_core::suggest::did_you_mean;
 
-/// The variables with the path of a file that holds a URL, which has a password for PostgreSQL: the variable with the URL
-/// itself, that of the file, and the table of the setting `url`.
+/// The variables with the path of a file that holds a URL, which has a password for PostgreSQL: the
+/// variable with the URL itself, that of the file, and the table of the setting `url`.
 const URL_FILES: &[(&str, &str, &str)] = &[
     ("HELMDECK_MEMORY_URL", "HELMDECK_MEMORY_URL_FILE", "memory"),
     ("HELMDECK_SYSTEM_URL", "HELMDECK_SYSTEM_URL_FILE", "system"),
@@ -59,12 +59,19 @@ const TESTS: &str = "HELMDECK_TEST_";
 /// Adds the settings of the environment.
 pub(crate) fn add(layers: &mut Layers, env: &ProcessEnvironment) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for name in env.ours().filter(|name| !ELSEWHERE.contains(name) && !name.starts_with(TESTS)) {
+    for name in env
+        .ours()
+        .filter(|name| !ELSEWHERE.contains(name) && !name.starts_with(TESTS))
+    {
         if let Err(problem) = add_one(layers, env, name) {
             problems.push(problem);
         }
     }
-    problems.extend(URL_FILES.iter().filter_map(|files| add_url(layers, env, *files).err()));
+    problems.extend(
+        URL_FILES
+            .iter()
+            .filter_map(|files| add_url(layers, env, *files).err()),
+    );
     problems
 }
 
@@ -80,18 +87,27 @@ fn add_url(
     let url = secret_file::of_environment(env, variable, of_file, Readers::Anybody);
     let url = url.map_err(|failure| {
         let message = failure.message();
-        let told = message.strip_prefix(of_file).and_then(|rest| rest.strip_prefix(": "));
+        let told = message
+            .strip_prefix(of_file)
+            .and_then(|rest| rest.strip_prefix(": "));
         Problem::new(of_file, told.unwrap_or(message))
     })?;
     let Some((_, url)) = url else { return Ok(()) };
     let key = [table, "url"].map(str::to_owned).to_vec();
-    layers.set(key, Value::String(url.trim().to_owned()), Origin::Env(of_file.to_owned()))
+    layers.set(
+        key,
+        Value::String(url.trim().to_owned()),
+        Origin::Env(of_file.to_owned()),
+    )
 }
 
 fn add_one(layers: &mut Layers, env: &ProcessEnvironment, name: &str) -> Result<(), Problem> {
     let Some(key) = key_of(layers, name) else {
         let derived: Vec<String> = layers.iter().map(|(key, _)| name_of(key)).collect();
-        let known = FIXED.iter().map(|(name, _)| *name).chain(ELSEWHERE.iter().copied());
+        let known = FIXED
+            .iter()
+            .map(|(name, _)| *name)
+            .chain(ELSEWHERE.iter().copied());
         let hint = did_you_mean(name, known.chain(derived.iter().map(String::as_str)));
         return Err(Problem::new(name, format!("unknown variable{hint}")));
     };
@@ -106,15 +122,27 @@ fn add_one(layers: &mut Layers, env: &ProcessEnvironment, name: &str) -> Result<
         Some(Value::Float(_)) => text.trim().parse().map(Value::Float).ok(),
         Some(Value::Array(_)) => Some(list(text)),
         Some(_) => Some(Value::String(text.to_owned())),
-        None if key.first().is_some_and(|table| table == "credentials") => Some(Value::String(text.to_owned())),
+        None if key.first().is_some_and(|table| table == "credentials") => {
+            Some(Value::String(text.to_owned()))
+        }
         None => Some(list(text)),
     };
     // Text where a number belongs is refused by its type, with the wording of every other layer.
-    layers.set(key, value.unwrap_or_else(|| Value::String(text.to_owned())), Origin::Env(name.to_owned()))
+    layers.set(
+        key,
+        value.unwrap_or_else(|| Value::String(text.to_owned())),
+        Origin::Env(name.to_owned()),
+    )
 }
 
 fn list(text: &str) -> Value {
-    Value::Array(text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(Value::from).collect())
+    Value::Array(
+        text.split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty())
+            .map(Value::from)
+            .collect(),
+    )
 }
 
 /// Returns the setting that a variable sets.
@@ -122,10 +150,14 @@ fn key_of(layers: &Layers, name: &str) -> Option<Key> {
     if let Some((_, key)) = FIXED.iter().find(|(known, _)| *known == name) {
         return Some(key.iter().map(|part| (*part).to_owned()).collect());
     }
-    if let Some((key, _)) = layers.iter().find(|(key, _)| key.len() > 1 && name_of(key) == name) {
+    if let Some((key, _)) = layers
+        .iter()
+        .find(|(key, _)| key.len() > 1 && name_of(key) == name)
+    {
         return Some(key.clone());
     }
-    // A name below a table whose keys the operator chooses; names there are written with `-`, variables with `_`.
+    // A name below a table whose keys the operator chooses; names there are written with `-`,
+    // variables with `_`.
     layers.open_tables().find_map(|table| {
         let rest = name.strip_prefix(&name_of(table))?.strip_prefix("__")?;
         let mut key = table.clone();
@@ -136,7 +168,10 @@ fn key_of(layers: &Layers, name: &str) -> Option<Key> {
 
 /// Returns the variable that sets a setting: `HELMDECK_SERVER__LISTEN`.
 fn name_of(key: &[String]) -> String {
-    format!("HELMDECK_{}", key.join("__").to_ascii_uppercase().replace('-', "_"))
+    format!(
+        "HELMDECK_{}",
+        key.join("__").to_ascii_uppercase().replace('-', "_")
+    )
 }
 
 #[cfg(test)]
@@ -156,7 +191,10 @@ mod tests {
             ("HELMDECK_EGRESS_ALLOW", "10.0.0.0/8, host"),
             ("HELMDECK_SERVER__MAX_REQUESTS", "7"),
             ("HELMDECK_CREDENTIALS__GITHUB_TOKEN", "env:GITHUB_TOKEN"),
-            ("HELMDECK_CACHE__FORBID_DIRECTIVES__SHARED", "bypass,refresh"),
+            (
+                "HELMDECK_CACHE__FORBID_DIRECTIVES__SHARED",
+                "bypass,refresh",
+            ),
             ("HELMDECK_MEMORY_KEY", "not a setting"),
             ("HELMDECK_BIN", "for a script"),
             ("HELMDECK_TOKEN", "for a client"),
@@ -165,10 +203,32 @@ mod tests {
         ]);
         assert_eq!(problems, Vec::<String>::new());
         assert_eq!(layers.text(&["log", "level"]), "debug");
-        assert_eq!(layers.get(&["egress", "allow"]).unwrap().value.as_array().unwrap().len(), 2);
-        assert_eq!(layers.get(&["server", "max_requests"]).unwrap().value.as_integer(), Some(7));
-        assert_eq!(layers.text(&["credentials", "github-token"]), "env:GITHUB_TOKEN");
-        let forbidden = &layers.get(&["cache", "forbid_directives", "shared"]).unwrap().value;
+        assert_eq!(
+            layers
+                .get(&["egress", "allow"])
+                .unwrap()
+                .value
+                .as_array()
+                .unwrap()
+                .len(),
+            2
+        );
+        assert_eq!(
+            layers
+                .get(&["server", "max_requests"])
+                .unwrap()
+                .value
+                .as_integer(),
+            Some(7)
+        );
+        assert_eq!(
+            layers.text(&["credentials", "github-token"]),
+            "env:GITHUB_TOKEN"
+        );
+        let forbidden = &layers
+            .get(&["cache", "forbid_directives", "shared"])
+            .unwrap()
+            .value;
         assert_eq!(forbidden.as_array().unwrap().len(), 2);
     }
 
@@ -181,10 +241,19 @@ mod tests {
         let (layers, problems) = with(&[("HELMDECK_MEMORY_URL_FILE", file)]);
         assert_eq!(problems, Vec::<String>::new());
         assert_eq!(layers.text(&["memory", "url"]), "postgres://a:canary@h/d");
-        let (_, problems) = with(&[("HELMDECK_MEMORY_URL_FILE", file), ("HELMDECK_MEMORY_URL", "memory:")]);
-        assert!(problems[0].contains("are both set") && !problems[0].contains("canary"), "{problems:?}");
+        let (_, problems) = with(&[
+            ("HELMDECK_MEMORY_URL_FILE", file),
+            ("HELMDECK_MEMORY_URL", "memory:"),
+        ]);
+        assert!(
+            problems[0].contains("are both set") && !problems[0].contains("canary"),
+            "{problems:?}"
+        );
         let (_, problems) = with(&[("HELMDECK_MEMORY_URL_FILE", "/no/such/file")]);
-        assert!(problems[0].starts_with("HELMDECK_MEMORY_URL_FILE: /no/such/file: "), "{problems:?}");
+        assert!(
+            problems[0].starts_with("HELMDECK_MEMORY_URL_FILE: /no/such/file: "),
+            "{problems:?}"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Which failure of a command each error of the other crates becomes: its exit code, and what to do about it.
+//! Which failure of a command each error of the other crates becomes: its exit code, and what to do
+//! about it.
 
 use helmdeck_conversation::ConversationError;
 use helmdeck_core::{Code, Error};
@@ -15,14 +16,25 @@ impl From<Error> for Failure {
             Code::Forbidden => Exit::Refused,
             _ => Exit::Failed,
         };
-        let mut failure = Self { problem: Some(error.problem()), ..Self::new(exit, error.to_string()) };
+        let mut failure = Self {
+            problem: Some(error.problem()),
+            ..Self::new(exit, error.to_string())
+        };
         failure.hint = hint(&error);
         if !error.violations().is_empty() {
-            failure.lines.push(format!("{}: {}", error.code(), error.message()));
-            failure.lines.extend(error.violations().iter().map(|violation| {
-                let place = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
-                format!("at {place}: {}", violation.detail)
-            }));
+            failure
+                .lines
+                .push(format!("{}: {}", error.code(), error.message()));
+            failure
+                .lines
+                .extend(error.violations().iter().map(|violation| {
+                    let place = if violation.pointer.is_empty() {
+                        "/"
+                    } else {
+                        &violation.pointer
+                    };
+                    format!("at {place}: {}", violation.detail)
+                }));
         }
         failure
     }
@@ -47,7 +59,9 @@ fn hint(error: &Error) -> Option<String> {
         Code::Timeout => "raise `timeout` in the manifest; --timeout can only shorten it",
         Code::CacheMiss => "run it without --cache only-if-cached to fill the cache",
         // Only what has a cause can show one.
-        Code::HandlerFailed | Code::Internal if std::error::Error::source(error).is_some() => SEE_CAUSE,
+        Code::HandlerFailed | Code::Internal if std::error::Error::source(error).is_some() => {
+            SEE_CAUSE
+        }
         _ => return None,
     };
     // A handler's own `not_found` (a repository, an issue) is not about packs.
@@ -58,7 +72,9 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let exit = match &error {
             StoreError::Corrupt(_) | StoreError::Unreadable { .. } => Exit::Corrupt,
-            StoreError::WrongKey { .. } | StoreError::MalformedKey(_) | StoreError::BadUrl(_) => Exit::Config,
+            StoreError::WrongKey { .. } | StoreError::MalformedKey(_) | StoreError::BadUrl(_) => {
+                Exit::Config
+            }
             _ => Exit::Failed,
         };
         let failure = Self::new(exit, format!("memory: {error}"));
@@ -118,18 +134,26 @@ impl From<ConversationError> for Failure {
         use ConversationError as E;
         let (exit, hint) = match &error {
             E::Store(error) => return error.clone().into(),
-            E::NotFound => (Exit::Absent, Some("`helmdeck conversation list SESSION` shows the turns that there are")),
+            E::NotFound => (
+                Exit::Absent,
+                Some("`helmdeck conversation list SESSION` shows the turns that there are"),
+            ),
             E::IdentityRequired { .. } | E::Invalid(_) => (Exit::Usage, None),
-            E::SummarizerRequired => (Exit::Config, Some("`helmdeck check` tells whether everything is set")),
+            E::SummarizerRequired => (
+                Exit::Config,
+                Some("`helmdeck check` tells whether everything is set"),
+            ),
             E::Corrupt(_) => {
-                let hint =
-                    "`helmdeck conversation flush` or `restore` makes it usable again; what does not open is gone";
+                let hint = "`helmdeck conversation flush` or `restore` makes it usable again; what does not open is gone";
                 (Exit::Corrupt, Some(hint))
             }
             _ => (Exit::Failed, None),
         };
         let message = error.to_string();
-        let mut failure = Self { problem: Some(Error::from(error).problem()), ..Self::new(exit, message) };
+        let mut failure = Self {
+            problem: Some(Error::from(error).problem()),
+            ..Self::new(exit, message)
+        };
         failure.hint = hint.map(str::to_owned);
         failure
     }

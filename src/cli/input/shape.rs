@@ -21,7 +21,10 @@ impl<'a> Shape<'a> {
     }
 
     const fn at(self, schema: &'a Value) -> Self {
-        Self { root: self.root, schema }
+        Self {
+            root: self.root,
+            schema,
+        }
     }
 
     /// Returns the schema and all that it is made of: local `$ref`, `allOf`, `anyOf`, `oneOf`.
@@ -31,10 +34,18 @@ impl<'a> Shape<'a> {
         while next < parts.len() && parts.len() < MAX_PARTS {
             let part = parts[next];
             next += 1;
-            let target = part.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
+            let target = part
+                .get("$ref")
+                .and_then(Value::as_str)
+                .and_then(|text| text.strip_prefix('#'));
             parts.extend(target.and_then(|pointer| self.root.pointer(pointer)));
             for word in ["allOf", "anyOf", "oneOf"] {
-                parts.extend(part.get(word).and_then(Value::as_array).into_iter().flatten());
+                parts.extend(
+                    part.get(word)
+                        .and_then(Value::as_array)
+                        .into_iter()
+                        .flatten(),
+                );
             }
         }
         parts
@@ -42,22 +53,33 @@ impl<'a> Shape<'a> {
 
     /// Returns the shape of a member that the schema declares.
     pub(crate) fn property(self, name: &str) -> Option<Self> {
-        self.parts().into_iter().find_map(|part| part.get("properties")?.get(name)).map(|schema| self.at(schema))
+        self.parts()
+            .into_iter()
+            .find_map(|part| part.get("properties")?.get(name))
+            .map(|schema| self.at(schema))
     }
 
     /// Returns the names of all members that the schema declares, sorted.
     pub(crate) fn names(self) -> BTreeSet<&'a str> {
-        let objects = self.parts().into_iter().filter_map(|part| part.get("properties")?.as_object());
-        objects.flat_map(|properties| properties.keys().map(String::as_str)).collect()
+        let objects = self
+            .parts()
+            .into_iter()
+            .filter_map(|part| part.get("properties")?.as_object());
+        objects
+            .flat_map(|properties| properties.keys().map(String::as_str))
+            .collect()
     }
 
     /// Returns the shape of members that the schema does not declare, `None` if it accepts none.
     ///
-    /// A schema that lists members and says nothing of others is taken to accept no others: on a command line an
-    /// unknown name is nearly always a typo.
+    /// A schema that lists members and says nothing of others is taken to accept no others: on a
+    /// command line an unknown name is nearly always a typo.
     pub(crate) fn others(self) -> Option<Self> {
         static ANYTHING: Value = Value::Bool(true);
-        let said = self.parts().into_iter().find_map(|part| part.get("additionalProperties"));
+        let said = self
+            .parts()
+            .into_iter()
+            .find_map(|part| part.get("additionalProperties"));
         match said {
             Some(Value::Bool(false)) => None,
             Some(schema) => Some(self.at(schema)),
@@ -80,10 +102,20 @@ impl<'a> Shape<'a> {
                 Some(Value::String(kind)) => {
                     kinds.insert(kind.as_str());
                 }
-                Some(Value::Array(several)) => kinds.extend(several.iter().filter_map(Value::as_str)),
+                Some(Value::Array(several)) => {
+                    kinds.extend(several.iter().filter_map(Value::as_str))
+                }
                 _ => {
-                    let named = part.get("enum").and_then(Value::as_array).into_iter().flatten();
-                    kinds.extend(named.chain(part.get("const")).map(|value| -> &'a str { kind_of(value) }));
+                    let named = part
+                        .get("enum")
+                        .and_then(Value::as_array)
+                        .into_iter()
+                        .flatten();
+                    kinds.extend(
+                        named
+                            .chain(part.get("const"))
+                            .map(|value| -> &'a str { kind_of(value) }),
+                    );
                     if part.get("properties").is_some() {
                         kinds.insert("object");
                     }
@@ -98,30 +130,44 @@ impl<'a> Shape<'a> {
 
     /// Returns the names of members that must be given.
     pub(crate) fn required(self) -> BTreeSet<&'a str> {
-        let lists = self.parts().into_iter().filter_map(|part| part.get("required")?.as_array());
+        let lists = self
+            .parts()
+            .into_iter()
+            .filter_map(|part| part.get("required")?.as_array());
         lists.flatten().filter_map(Value::as_str).collect()
     }
 
     /// Returns the values that the schema lists; empty = it lists none.
     pub(crate) fn choices(self) -> Vec<&'a Value> {
-        let of =
-            |part: &'a Value| part.get("enum").and_then(Value::as_array).into_iter().flatten().chain(part.get("const"));
+        let of = |part: &'a Value| {
+            part.get("enum")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .chain(part.get("const"))
+        };
         self.parts().into_iter().flat_map(of).collect()
     }
 
     /// Returns the description.
     pub(crate) fn description(self) -> Option<&'a str> {
-        self.parts().into_iter().find_map(|part| part.get("description")?.as_str())
+        self.parts()
+            .into_iter()
+            .find_map(|part| part.get("description")?.as_str())
     }
 
     /// Says whether the value is a path on the caller's machine (`"x-helmdeck-path": true`).
     pub(crate) fn is_path(self) -> bool {
-        self.parts().iter().any(|part| part.get("x-helmdeck-path") == Some(&Value::Bool(true)))
+        self.parts()
+            .iter()
+            .any(|part| part.get("x-helmdeck-path") == Some(&Value::Bool(true)))
     }
 
     /// Returns the default value's text.
     pub(crate) fn default_text(self) -> Option<&'a str> {
-        self.parts().into_iter().find_map(|part| part.get("default")?.as_str())
+        self.parts()
+            .into_iter()
+            .find_map(|part| part.get("default")?.as_str())
     }
 }
 
@@ -150,24 +196,41 @@ mod tests {
         });
         let shape = Shape::of(&schema);
         assert_eq!(shape.names().into_iter().collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!(shape.property("a").unwrap().kinds(), ["integer", "null"].into());
-        assert_eq!(shape.property("b").unwrap().kinds(), ["integer", "string"].into());
+        assert_eq!(
+            shape.property("a").unwrap().kinds(),
+            ["integer", "null"].into()
+        );
+        assert_eq!(
+            shape.property("b").unwrap().kinds(),
+            ["integer", "string"].into()
+        );
         assert!(shape.property("c").is_none());
         assert!(shape.others().is_none());
     }
 
     #[test]
     fn a_recursive_schema_comes_to_an_end() {
-        let schema = json!({"allOf": [{"$ref": "#"}, {"$ref": "#"}], "properties": {"a": {"$ref": "#"}}});
-        assert_eq!(Shape::of(&schema).property("a").unwrap().names(), ["a"].into());
+        let schema =
+            json!({"allOf": [{"$ref": "#"}, {"$ref": "#"}], "properties": {"a": {"$ref": "#"}}});
+        assert_eq!(
+            Shape::of(&schema).property("a").unwrap().names(),
+            ["a"].into()
+        );
     }
 
     #[test]
     fn other_members_are_open_only_where_the_schema_says_so_or_says_nothing_at_all() {
         assert!(Shape::of(&json!(true)).others().is_some());
         assert!(Shape::of(&json!({"type": "object"})).others().is_some());
-        assert!(Shape::of(&json!({"properties": {"a": true}})).others().is_none());
+        assert!(
+            Shape::of(&json!({"properties": {"a": true}}))
+                .others()
+                .is_none()
+        );
         let typed = json!({"properties": {"a": true}, "additionalProperties": {"type": "integer"}});
-        assert_eq!(Shape::of(&typed).others().unwrap().kinds(), ["integer"].into());
+        assert_eq!(
+            Shape::of(&typed).others().unwrap().kinds(),
+            ["integer"].into()
+        );
     }
 }

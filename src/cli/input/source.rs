@@ -1,4 +1,5 @@
-//! Sources of an input: `--input '{json}'`, `@file` or `-`, and of one value: `key=@file` or `key=@-`, all bounded.
+//! Sources of an input: `--input '{json}'`, `@file` or `-`, and of one value: `key=@file` or
+//! `key=@-`, all bounded.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -13,7 +14,8 @@ const MAX_BYTES: u64 = 16 << 20;
 /// Reads the value of `--input`.
 ///
 /// # Errors
-/// A usage failure if it is none of the three forms or over 16 MiB; exit 3 if the file does not exist.
+/// A usage failure if it is none of the three forms or over 16 MiB; exit 3 if the file does not
+/// exist.
 pub(crate) fn read(option: &str, env: &ProcessEnvironment) -> Result<Vec<u8>> {
     if option == "-" {
         return file("--input", "-", env);
@@ -24,24 +26,34 @@ pub(crate) fn read(option: &str, env: &ProcessEnvironment) -> Result<Vec<u8>> {
     if option.trim_start().starts_with('{') {
         return Ok(option.as_bytes().to_vec());
     }
-    Err(Failure::usage("--input takes a JSON object, @file, or - for stdin"))
+    Err(Failure::usage(
+        "--input takes a JSON object, @file, or - for stdin",
+    ))
 }
 
 /// Returns the value of a key: as it was typed, or the text of the file or of stdin that it names.
 ///
 /// # Errors
 /// A usage failure if it is over 16 MiB or not UTF-8; exit 3 if the file does not exist.
-pub(super) fn value<'a>(key: &str, typed: &'a str, env: &ProcessEnvironment) -> Result<Cow<'a, str>> {
+pub(super) fn value<'a>(
+    key: &str,
+    typed: &'a str,
+    env: &ProcessEnvironment,
+) -> Result<Cow<'a, str>> {
     match typed.strip_prefix('@') {
         None => Ok(typed.into()),
         Some("") => Ok(typed.into()),
         Some(text) if text.starts_with('@') => Ok(text.into()),
         Some(name) => {
             let bytes = file(&format!("{key}="), name, env).map_err(|failure| {
-                failure.or_hint(format!("{key}=@@{name} is the text \"@{}\"", helmdeck_core::text::one_line(name)))
+                failure.or_hint(format!(
+                    "{key}=@@{name} is the text \"@{}\"",
+                    helmdeck_core::text::one_line(name)
+                ))
             })?;
             let text = String::from_utf8(bytes);
-            text.map(Cow::Owned).map_err(|_| Failure::usage(format!("{key}=@{name}: it is not UTF-8 text")))
+            text.map(Cow::Owned)
+                .map_err(|_| Failure::usage(format!("{key}=@{name}: it is not UTF-8 text")))
         }
     }
 }
@@ -51,8 +63,8 @@ fn file(option: &str, name: &str, env: &ProcessEnvironment) -> Result<Vec<u8>> {
         return bounded(std::io::stdin().lock(), option, "stdin");
     }
     let path = env.absolute(Path::new(name))?;
-    let opened =
-        std::fs::File::open(&path).map_err(|error| Failure::of_file(format_args!("{option} {name}"), &error))?;
+    let opened = std::fs::File::open(&path)
+        .map_err(|error| Failure::of_file(format_args!("{option} {name}"), &error))?;
     bounded(opened, option, name)
 }
 
@@ -76,8 +88,17 @@ mod tests {
         let env = ProcessEnvironment::of(&[]);
         assert_eq!(read(r#" {"a":1}"#, &env).unwrap(), br#" {"a":1}"#);
         let absent = read("@/no/such/file", &env).unwrap_err();
-        assert!(absent.exit() as u8 == 3 && absent.message().contains("/no/such/file"), "{}", absent.message());
-        assert!(read("input.json", &env).unwrap_err().message().contains("@file"));
+        assert!(
+            absent.exit() as u8 == 3 && absent.message().contains("/no/such/file"),
+            "{}",
+            absent.message()
+        );
+        assert!(
+            read("input.json", &env)
+                .unwrap_err()
+                .message()
+                .contains("@file")
+        );
     }
 
     #[test]
@@ -85,19 +106,37 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.txt");
         std::fs::write(&path, "two\nlines\n").unwrap();
-        let read = |typed: &str| value("k", typed, &ProcessEnvironment::of(&[])).map(Cow::into_owned);
-        assert_eq!(read(&format!("@{}", path.display())).unwrap(), "two\nlines\n");
+        let read =
+            |typed: &str| value("k", typed, &ProcessEnvironment::of(&[])).map(Cow::into_owned);
+        assert_eq!(
+            read(&format!("@{}", path.display())).unwrap(),
+            "two\nlines\n"
+        );
         for (typed, text) in [("a@b", "a@b"), ("@@me", "@me"), ("@", "@"), ("", "")] {
             assert_eq!(read(typed).unwrap(), text, "{typed}");
         }
         std::fs::write(&path, [0xff]).unwrap();
-        assert!(read(&format!("@{}", path.display())).unwrap_err().message().contains("UTF-8"));
+        assert!(
+            read(&format!("@{}", path.display()))
+                .unwrap_err()
+                .message()
+                .contains("UTF-8")
+        );
         let absent = read("@no-such").unwrap_err();
-        assert!(absent.exit() as u8 == 3 && absent.text().contains("hint: k=@@no-such is"), "{}", absent.text());
+        assert!(
+            absent.exit() as u8 == 3 && absent.text().contains("hint: k=@@no-such is"),
+            "{}",
+            absent.text()
+        );
     }
 
     #[test]
     fn an_endless_input_is_cut_off() {
-        assert!(bounded(std::io::repeat(b' '), "--input", "x").unwrap_err().message().contains("16 MiB"));
+        assert!(
+            bounded(std::io::repeat(b' '), "--input", "x")
+                .unwrap_err()
+                .message()
+                .contains("16 MiB")
+        );
     }
 }

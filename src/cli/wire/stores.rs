@@ -15,8 +15,8 @@ use crate::exit::{Exit, Failure, Result};
 
 /// Interval at which a server tries again to open a store that failed to open.
 const RETRY_STORE: Duration = Duration::from_secs(2);
-/// Time limit for a PostgreSQL server in a single call, which then runs without its memory. A longer `cache.read_budget`
-/// replaces it.
+/// Time limit for a PostgreSQL server in a single call, which then runs without its memory. A
+/// longer `cache.read_budget` replaces it.
 const CONNECT_OF_A_CALL: Duration = Duration::from_secs(1);
 
 impl Setup {
@@ -36,14 +36,31 @@ impl Setup {
         } else {
             self.share_connections(url, &mut config)?;
         }
-        open_or_later(url, ring.clone(), config, Arc::new(SystemClock::default()), retry).await
+        open_or_later(
+            url,
+            ring.clone(),
+            config,
+            Arc::new(SystemClock::default()),
+            retry,
+        )
+        .await
     }
 
-    /// Lets the store and the system database share connections, if both are in one PostgreSQL database.
+    /// Lets the store and the system database share connections, if both are in one PostgreSQL
+    /// database.
     #[cfg(feature = "postgres")]
-    fn share_connections(&self, url: &str, config: &mut helmdeck_memory::Config) -> helmdeck_memory::Result<()> {
-        let urls = [self.settings.memory_url().ok(), self.settings.system_url().ok()];
-        if !matches!(Location::parse(url)?, Location::Postgres(_)) || urls.iter().any(|of| of.as_deref() != Some(url)) {
+    fn share_connections(
+        &self,
+        url: &str,
+        config: &mut helmdeck_memory::Config,
+    ) -> helmdeck_memory::Result<()> {
+        let urls = [
+            self.settings.memory_url().ok(),
+            self.settings.system_url().ok(),
+        ];
+        if !matches!(Location::parse(url)?, Location::Postgres(_))
+            || urls.iter().any(|of| of.as_deref() != Some(url))
+        {
             return Ok(());
         }
         if self.connections.get().is_none() {
@@ -55,12 +72,24 @@ impl Setup {
     }
 
     #[cfg(not(feature = "postgres"))]
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with PostgreSQL")]
-    fn share_connections(&self, _: &str, _: &mut helmdeck_memory::Config) -> helmdeck_memory::Result<()> {
+    #[expect(
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "as with PostgreSQL"
+    )]
+    fn share_connections(
+        &self,
+        _: &str,
+        _: &mut helmdeck_memory::Config,
+    ) -> helmdeck_memory::Result<()> {
         Ok(())
     }
 
-    pub(super) async fn store_at(&self, url: &str, ring: &KeyRing) -> helmdeck_memory::Result<Arc<dyn Store>> {
+    pub(super) async fn store_at(
+        &self,
+        url: &str,
+        ring: &KeyRing,
+    ) -> helmdeck_memory::Result<Arc<dyn Store>> {
         let clock = Arc::new(SystemClock::default());
         helmdeck_memory::open(url, ring.clone(), self.settings.memory.store(), clock).await
     }
@@ -70,7 +99,11 @@ impl Setup {
     /// # Errors
     /// A configuration failure if the URL is invalid; a failure if the server cannot be reached.
     pub(crate) async fn store_exists(&self) -> Result<bool> {
-        Ok(helmdeck_memory::open::exists(&self.settings.memory_url()?, &self.settings.memory.store()).await?)
+        Ok(helmdeck_memory::open::exists(
+            &self.settings.memory_url()?,
+            &self.settings.memory.store(),
+        )
+        .await?)
     }
 
     /// Opens the store with the key, `None` if gate 1 is shut or the store does not exist yet.
@@ -79,9 +112,9 @@ impl Setup {
     /// A failure if the store was written with another key, is damaged or cannot be reached.
     pub(crate) async fn sealed_store(&self) -> Result<Option<Arc<dyn Store>>> {
         match &self.ring {
-            Some(ring) if self.store_exists().await? => {
-                Ok(Some(self.store_at(&self.settings.memory_url()?, ring).await?))
-            }
+            Some(ring) if self.store_exists().await? => Ok(Some(
+                self.store_at(&self.settings.memory_url()?, ring).await?,
+            )),
             _ => Ok(None),
         }
     }
@@ -92,20 +125,32 @@ impl Setup {
     /// `Absent` if gate 1 is shut or the store does not exist yet; else as [`Setup::sealed_store`].
     pub(crate) async fn opened_store(&self) -> Result<Arc<dyn Store>> {
         if self.ring.is_none() {
-            return Err(Failure::new(Exit::Absent, "no memory key is set, so entries cannot be opened")
-                .with_hint("`helmdeck memory status` shows what is there without the key"));
+            return Err(Failure::new(
+                Exit::Absent,
+                "no memory key is set, so entries cannot be opened",
+            )
+            .with_hint("`helmdeck memory status` shows what is there without the key"));
         }
-        let absent = || Failure::new(Exit::Absent, "there is no store yet; the first write creates it");
+        let absent = || {
+            Failure::new(
+                Exit::Absent,
+                "there is no store yet; the first write creates it",
+            )
+        };
         self.sealed_store().await?.ok_or_else(absent)
     }
 
-    /// Opens the store without the key, to read plain metadata and to delete; `None` if it does not exist.
+    /// Opens the store without the key, to read plain metadata and to delete; `None` if it does not
+    /// exist.
     ///
     /// # Errors
     /// A failure if the store is damaged or cannot be reached.
     pub(crate) async fn clear_store(&self) -> Result<Option<Arc<dyn Store>>> {
         let (url, config) = (self.settings.memory_url()?, self.settings.memory.store());
-        Ok(helmdeck_memory::open::open_clear(&url, &config, Arc::new(SystemClock::default())).await?)
+        Ok(
+            helmdeck_memory::open::open_clear(&url, &config, Arc::new(SystemClock::default()))
+                .await?,
+        )
     }
 
     /// Returns the location of memory, with secrets redacted.
@@ -133,7 +178,11 @@ impl Setup {
         self.share_connections(&url, &mut config)?;
         let mut system = crate::system::at(&url, &config)?.with_keys(self.ring.clone());
         if let Ok(data) = self.settings.data_dir() {
-            system = system.with_journal(Journal::at(data.join("journal.db"), config.busy_timeout, self.ring.clone()));
+            system = system.with_journal(Journal::at(
+                data.join("journal.db"),
+                config.busy_timeout,
+                self.ring.clone(),
+            ));
         }
         // One handle for all users, so that they share its connections.
         Ok(self.system.get_or_init(|| system).clone())

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use super::{
-    Fixture, StoreUnderTest, basics, budgets, closing, faults, goals, identities, late_summaries, outages,
-    random_operations, restarts, retention, snapshots, switches, turns, writers,
+    Fixture, StoreUnderTest, basics, budgets, closing, faults, goals, identities, late_summaries,
+    outages, random_operations, restarts, retention, snapshots, switches, turns, writers,
 };
 use crate::config::Strategy;
 

@@ -26,14 +26,29 @@ pub(super) async fn after_close_everything_answers_closed(s: Fixture) {
     for method in METHODS {
         for identity in [alice(), Identity::new("", "", "")] {
             let refused = call(&clone, method, &identity).await;
-            assert!(matches!(refused, Err(ConversationError::Closed)), "{method}: {refused:?}");
+            assert!(
+                matches!(refused, Err(ConversationError::Closed)),
+                "{method}: {refused:?}"
+            );
         }
     }
-    let refused = memory.list_conversations(&ConversationFilter::default()).await;
-    assert!(matches!(refused, Err(ConversationError::Closed)), "{refused:?}");
-    assert_eq!((s.faults.reads(), s.faults.writes(), s.events()), (reads, writes, vec![]));
+    let refused = memory
+        .list_conversations(&ConversationFilter::default())
+        .await;
+    assert!(
+        matches!(refused, Err(ConversationError::Closed)),
+        "{refused:?}"
+    );
+    assert_eq!(
+        (s.faults.reads(), s.faults.writes(), s.events()),
+        (reads, writes, vec![])
+    );
     // The store has another owner: it stays open.
-    let expected = if s.strategy == crate::Strategy::None { 0 } else { 2 };
+    let expected = if s.strategy == crate::Strategy::None {
+        0
+    } else {
+        2
+    };
     assert_eq!(seen(&s.another().open(), &alice()).await.len(), expected);
 }
 
@@ -41,7 +56,10 @@ pub(super) async fn after_close_everything_answers_closed(s: Fixture) {
 pub(super) async fn close_does_not_wait_for_a_summarizer_that_hangs(s: Fixture) {
     s.summarizer.always(Action::Hang);
     let memory = s.open_with(|config| config.summarizer.timeout = STUCK * 60);
-    let other = Identity { tenant: "tenant-c".into(), ..alice() };
+    let other = Identity {
+        tenant: "tenant-c".into(),
+        ..alice()
+    };
     for identity in [alice(), other] {
         add(&memory, &identity, 0..9).await;
     }
@@ -51,18 +69,34 @@ pub(super) async fn close_does_not_wait_for_a_summarizer_that_hangs(s: Fixture) 
         async move { memory.summarise(&alice(), STUCK * 60).await }
     });
     let started = Instant::now();
-    tokio::time::timeout(STUCK, memory.close(STUCK * 60)).await.unwrap();
+    tokio::time::timeout(STUCK, memory.close(STUCK * 60))
+        .await
+        .unwrap();
     assert!(started.elapsed() < STUCK);
-    eventually("the requests to be dropped", async || s.summarizer.running() == 0).await;
+    eventually("the requests to be dropped", async || {
+        s.summarizer.running() == 0
+    })
+    .await;
     assert_eq!(s.summarizer.cancelled(), 2);
-    tokio::time::timeout(STUCK, folding).await.unwrap().unwrap().ok();
-    assert_eq!(s.moves(&alice(), Health::Healthy), [], "closing is no failure of the summarizer");
+    tokio::time::timeout(STUCK, folding)
+        .await
+        .unwrap()
+        .unwrap()
+        .ok();
+    assert_eq!(
+        s.moves(&alice(), Health::Healthy),
+        [],
+        "closing is no failure of the summarizer"
+    );
     // The next one goes on where this one was.
     let two = s.another();
     let memory = two.open();
     assert_eq!(memory.health(&alice()).await.unwrap(), Health::Healthy);
     super::fixture::fold(&memory, &alice()).await;
-    assert_eq!(memory.context(&alice()).await.unwrap().summary, "[0][1][2][3][4]");
+    assert_eq!(
+        memory.context(&alice()).await.unwrap().summary,
+        "[0][1][2][3][4]"
+    );
     assert_eq!(seen(&memory, &alice()).await, numbers(0..9));
 }
 
@@ -71,19 +105,31 @@ pub(super) async fn nothing_goes_on_after_a_close(s: Fixture) {
     s.summarizer.always(Action::Slow(Duration::from_millis(1)));
     let memory = s.open_with(|config| config.sweep_interval = Duration::from_millis(5));
     for session in 0..10 {
-        let identity = Identity { session: format!("s{session}").into(), ..alice() };
+        let identity = Identity {
+            session: format!("s{session}").into(),
+            ..alice()
+        };
         add(&memory, &identity, 0..20).await;
     }
     memory.close(STUCK).await;
     // A request that was dropped may take a moment to hear of it.
-    eventually("the requests to be dropped", async || s.summarizer.running() == 0).await;
+    eventually("the requests to be dropped", async || {
+        s.summarizer.running() == 0
+    })
+    .await;
     let (calls, writes) = (s.summarizer.calls().len(), s.faults.writes());
     // Long enough for a sweep and a batch, if there were any.
     tokio::time::sleep(Duration::from_millis(60)).await;
-    assert_eq!((s.summarizer.calls().len(), s.faults.writes()), (calls, writes));
+    assert_eq!(
+        (s.summarizer.calls().len(), s.faults.writes()),
+        (calls, writes)
+    );
     let memory = s.another().open();
     for session in 0..10 {
-        let identity = Identity { session: format!("s{session}").into(), ..alice() };
+        let identity = Identity {
+            session: format!("s{session}").into(),
+            ..alice()
+        };
         assert_eq!(seen(&memory, &identity).await, numbers(0..20));
     }
 }

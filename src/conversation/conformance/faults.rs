@@ -16,23 +16,45 @@ use crate::turn::NewTurn;
 pub(super) async fn a_write_that_fails_changes_nothing(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..3).await;
-    let before = (memory.context(&alice()).await.unwrap(), items(&memory, &alice()).await);
+    let before = (
+        memory.context(&alice()).await.unwrap(),
+        items(&memory, &alice()).await,
+    );
     for _ in 0..3 {
         s.faults.fail_writes(100);
         let refused = memory.add_turn(&alice(), turn(3)).await;
-        assert!(refused.as_ref().is_err_and(ConversationError::is_temporary), "{refused:?}");
+        assert!(
+            refused.as_ref().is_err_and(ConversationError::is_temporary),
+            "{refused:?}"
+        );
         assert!(memory.flush(&alice()).await.is_err());
-        assert!(memory.restore(&alice(), &crate::Snapshot::default()).await.is_err());
-        assert!(memory.delete_turn(&alice(), &before.1[0].key.to_string()).await.is_err());
+        assert!(
+            memory
+                .restore(&alice(), &crate::Snapshot::default())
+                .await
+                .is_err()
+        );
+        assert!(
+            memory
+                .delete_turn(&alice(), &before.1[0].key.to_string())
+                .await
+                .is_err()
+        );
         assert!(memory.forget(&alice()).await.is_err());
         s.faults.fail_writes(0);
-        let after = (memory.context(&alice()).await.unwrap(), items(&memory, &alice()).await);
+        let after = (
+            memory.context(&alice()).await.unwrap(),
+            items(&memory, &alice()).await,
+        );
         assert!(before == after, "a failed write changed something");
     }
     assert_eq!(s.events(), [], "nothing happened, so nothing is told");
     let added = add(&memory, &alice(), 3..4).await;
     assert!(!added[0].repeated);
-    assert_eq!((seen(&memory, &alice()).await, kept(&memory, &alice()).await), (numbers(0..4), numbers(0..4)));
+    assert_eq!(
+        (seen(&memory, &alice()).await, kept(&memory, &alice()).await),
+        (numbers(0..4), numbers(0..4))
+    );
     assert_eq!(seen(&s.another().open(), &alice()).await, numbers(0..4));
 }
 
@@ -43,7 +65,10 @@ pub(super) async fn a_lost_answer_loses_and_doubles_nothing(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..2).await;
     s.faults.lose_answers(1);
-    let named = NewTurn { once: Some("n".into()), ..turn(2) };
+    let named = NewTurn {
+        once: Some("n".into()),
+        ..turn(2)
+    };
     let first = memory.add_turn(&alice(), named.clone()).await;
     s.faults.lose_answers(0);
     // Whether the failure was reported or resolved, the same call again returns the stored turn.
@@ -53,7 +78,10 @@ pub(super) async fn a_lost_answer_loses_and_doubles_nothing(s: Fixture) {
     } else {
         assert!(again.repeated);
     }
-    assert_eq!((seen(&memory, &alice()).await, kept(&memory, &alice()).await), (numbers(0..3), numbers(0..3)));
+    assert_eq!(
+        (seen(&memory, &alice()).await, kept(&memory, &alice()).await),
+        (numbers(0..3), numbers(0..3))
+    );
     // Without a name too what is seen is what is stored, whatever was answered.
     s.faults.lose_answers(1);
     let _ = memory.add_turn(&alice(), turn(3)).await;
@@ -65,7 +93,10 @@ pub(super) async fn a_lost_answer_loses_and_doubles_nothing(s: Fixture) {
     s.faults.lose_answers(1);
     let _ = memory.flush(&alice()).await;
     s.faults.lose_answers(0);
-    assert_eq!(seen(&memory, &alice()).await, kept(&s.another().open(), &alice()).await);
+    assert_eq!(
+        seen(&memory, &alice()).await,
+        kept(&s.another().open(), &alice()).await
+    );
 }
 
 pub(super) async fn a_read_that_fails_is_an_error_and_no_empty_conversation(s: Fixture) {
@@ -80,7 +111,12 @@ pub(super) async fn a_read_that_fails_is_an_error_and_no_empty_conversation(s: F
     two.faults.fail_reads(1000);
     assert!(memory.health(&alice()).await.is_err());
     assert!(memory.snapshot(&alice()).await.is_err());
-    assert!(memory.list_turns(&alice(), &crate::TurnFilter::default()).await.is_err());
+    assert!(
+        memory
+            .list_turns(&alice(), &crate::TurnFilter::default())
+            .await
+            .is_err()
+    );
     two.faults.fail_reads(0);
     assert_eq!(seen(&memory, &alice()).await, numbers(0..6));
     unswept.release().await.unwrap();
@@ -90,7 +126,10 @@ pub(super) async fn a_read_that_fails_is_an_error_and_no_empty_conversation(s: F
 fn poll_times<T>(future: impl Future<Output = T>, times: usize) -> Option<T> {
     let mut future = pin!(future);
     for _ in 0..times {
-        if let Poll::Ready(answer) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        if let Poll::Ready(answer) = future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
             return Some(answer);
         }
         std::thread::yield_now();
@@ -107,7 +146,11 @@ pub(super) async fn a_caller_that_goes_away_leaves_nothing_half_done(s: Fixture)
         let times = number % 7;
         let done = match number % 9 {
             3 => poll_times(memory.context(&alice()), times).map(drop),
-            5 => poll_times(memory.delete_turn(&alice(), "mem_00000000000000ff00000000"), times).map(drop),
+            5 => poll_times(
+                memory.delete_turn(&alice(), "mem_00000000000000ff00000000"),
+                times,
+            )
+            .map(drop),
             7 => poll_times(memory.snapshot(&alice()), times).map(drop),
             _ => {
                 let added = poll_times(memory.add_turn(&alice(), turn(number)), times);
@@ -119,7 +162,10 @@ pub(super) async fn a_caller_that_goes_away_leaves_nothing_half_done(s: Fixture)
         };
         let _ = done;
         let seen = seen(&memory, &alice()).await;
-        let lost: Vec<_> = acknowledged.iter().filter(|mark| !seen.contains(mark)).collect();
+        let lost: Vec<_> = acknowledged
+            .iter()
+            .filter(|mark| !seen.contains(mark))
+            .collect();
         assert!(lost.is_empty(), "{lost:?} were acknowledged and are lost");
     }
     // Writes that were under way when their callers went may still arrive; then all agree.
@@ -129,7 +175,11 @@ pub(super) async fn a_caller_that_goes_away_leaves_nothing_half_done(s: Fixture)
     assert_eq!(there, kept(&memory, &alice()).await);
     assert_eq!(there, seen(&s.another().open(), &alice()).await);
     assert_eq!(memory.health(&alice()).await.unwrap(), Health::Healthy);
-    assert_eq!(s.moves(&alice(), Health::Healthy), [], "whoever goes away changes no health");
+    assert_eq!(
+        s.moves(&alice(), Health::Healthy),
+        [],
+        "whoever goes away changes no health"
+    );
 }
 
 /// A summary whose commit fails is committed or made again.
@@ -142,7 +192,10 @@ pub(super) async fn a_summary_that_cannot_be_stored_is_not_lost(s: Fixture) {
         add(&memory, &alice(), number..=number).await;
         s.faults.fail_writes((number % 4) as i64);
         eventually("the faults to be over", async || {
-            memory.summarise(&alice(), std::time::Duration::from_millis(50)).await.is_ok_and(|due| due == 0)
+            memory
+                .summarise(&alice(), std::time::Duration::from_millis(50))
+                .await
+                .is_ok_and(|due| due == 0)
         })
         .await;
         s.faults.fail_writes(0);

@@ -27,12 +27,19 @@ struct Inner {
 }
 
 fn gone() -> StoreError {
-    StoreError::Unavailable { message: "told to fail".to_owned(), source: None }
+    StoreError::Unavailable {
+        message: "told to fail".to_owned(),
+        source: None,
+    }
 }
 
 /// Decrements a counter; `false` if it is 0.
 fn take(counter: &AtomicI64) -> bool {
-    counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| (left > 0).then(|| left - 1)).is_ok()
+    counter
+        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+            (left > 0).then(|| left - 1)
+        })
+        .is_ok()
 }
 
 impl FaultyStore {
@@ -86,7 +93,11 @@ impl FaultyStore {
 
     fn reading(&self) -> Result<&dyn Store> {
         self.0.reads.fetch_add(1, Ordering::SeqCst);
-        if self.is_cut() || take(&self.0.blind) { Err(gone()) } else { Ok(&*self.0.store) }
+        if self.is_cut() || take(&self.0.blind) {
+            Err(gone())
+        } else {
+            Ok(&*self.0.store)
+        }
     }
 }
 

@@ -40,27 +40,45 @@ pub(crate) struct Fixture {
 impl Fixture {
     pub(crate) fn new(strategy: Strategy, bare: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
         let (faults, bus) = (FaultyStore::new(&bare), Bus::new(100_000, clock.clone()));
-        Self { strategy, bare, faults, clock, bus, summarizer: Arc::new(ScriptedSummarizer::default()) }
+        Self {
+            strategy,
+            bare,
+            faults,
+            clock,
+            bus,
+            summarizer: Arc::new(ScriptedSummarizer::default()),
+        }
     }
 
     /// Returns another process on the same store.
     pub(crate) fn another(&self) -> Self {
-        Self::new(self.strategy, Arc::clone(&self.bare), Arc::clone(&self.clock))
+        Self::new(
+            self.strategy,
+            Arc::clone(&self.bare),
+            Arc::clone(&self.clock),
+        )
     }
 
     /// Returns another process under another strategy on the same store.
     pub(crate) fn under(&self, strategy: Strategy) -> Self {
-        Self { strategy, ..self.another() }
+        Self {
+            strategy,
+            ..self.another()
+        }
     }
 
     pub(crate) fn rolls(&self) -> bool {
         self.strategy == Strategy::RollingSummary
     }
 
-    /// Settings of most cases: no budget, so that every turn is shown; summaries of any length; short
-    /// folding.
+    /// Settings of most cases: no budget, so that every turn is shown; summaries of any length;
+    /// short folding.
     pub(crate) fn config(&self) -> Config {
-        let mut config = Config { strategy: self.strategy, budget_tokens: 0, ..Config::default() };
+        let mut config = Config {
+            strategy: self.strategy,
+            budget_tokens: 0,
+            ..Config::default()
+        };
         config.summarizer.summary_tokens = 1_000_000;
         config.summarizer.batch_turns = 4;
         config.summarizer.batch_tokens = 1_000_000;
@@ -93,7 +111,11 @@ impl Fixture {
 
     /// Prevents sweeps as long as the lock is held.
     pub(crate) async fn unswept(&self) -> Lock {
-        self.bare.try_lock(SWEEP, STUCK * 60).await.unwrap().unwrap()
+        self.bare
+            .try_lock(SWEEP, STUCK * 60)
+            .await
+            .unwrap()
+            .unwrap()
     }
 
     fn dependencies(&self) -> Dependencies {
@@ -127,15 +149,36 @@ impl Fixture {
     /// Each is allowed, and starts where the last one ended.
     #[track_caller]
     pub(crate) fn moves(&self, identity: &Identity, from: Health) -> Vec<(Health, &'static str)> {
-        let state = |name| *Health::ALL.iter().find(|health| health.as_str() == name).unwrap();
+        let state = |name| {
+            *Health::ALL
+                .iter()
+                .find(|health| health.as_str() == name)
+                .unwrap()
+        };
         let (mut at, mut moves) = (from, Vec::new());
         for event in self.events() {
-            let EventKind::MemoryHealthChanged { who, prior, new, reason } = event else { continue };
-            if who.session.as_deref() != Some(&identity.session) || who.user.as_deref() != Some(&identity.user) {
+            let EventKind::MemoryHealthChanged {
+                who,
+                prior,
+                new,
+                reason,
+            } = event
+            else {
+                continue;
+            };
+            if who.session.as_deref() != Some(&identity.session)
+                || who.user.as_deref() != Some(&identity.user)
+            {
                 continue;
             }
-            assert!(state(prior) == at, "{prior} to {new} ({reason}) is not chained to {moves:?}");
-            let why = REASONS.iter().find(|known| known.as_str() == reason).unwrap();
+            assert!(
+                state(prior) == at,
+                "{prior} to {new} ({reason}) is not chained to {moves:?}"
+            );
+            let why = REASONS
+                .iter()
+                .find(|known| known.as_str() == reason)
+                .unwrap();
             assert!(at.allows(state(new), *why), "{at} to {new} ({reason})");
             at = state(new);
             moves.push((at, reason));
@@ -144,9 +187,16 @@ impl Fixture {
     }
 
     /// Returns the transitions once the last one leads to a state: events come after their write.
-    pub(crate) async fn moves_to(&self, identity: &Identity, to: Health) -> Vec<(Health, &'static str)> {
+    pub(crate) async fn moves_to(
+        &self,
+        identity: &Identity,
+        to: Health,
+    ) -> Vec<(Health, &'static str)> {
         let moves = || self.moves(identity, Health::Healthy);
-        eventually("the last move to be told", async || moves().last().is_some_and(|(last, _)| *last == to)).await;
+        eventually("the last move to be told", async || {
+            moves().last().is_some_and(|(last, _)| *last == to)
+        })
+        .await;
         moves()
     }
 
@@ -164,9 +214,18 @@ impl Fixture {
         let (mut found, mut after) = (0, None);
         loop {
             let part = self.bare.walk(after, 500).await.unwrap();
-            let holds = |value: &[u8]| value.windows(text.len()).any(|window| window == text.as_bytes());
-            let live = part.rows.iter().filter(|row| row.meta.kind == Kind::Conversation);
-            found += live.filter(|row| row.value.as_deref().is_ok_and(holds) || row.meta.key.contains(text)).count();
+            let holds = |value: &[u8]| {
+                value
+                    .windows(text.len())
+                    .any(|window| window == text.as_bytes())
+            };
+            let live = part
+                .rows
+                .iter()
+                .filter(|row| row.meta.kind == Kind::Conversation);
+            found += live
+                .filter(|row| row.value.as_deref().is_ok_and(holds) || row.meta.key.contains(text))
+                .count();
             match part.next {
                 Some(next) => after = Some(next),
                 None => return found,
@@ -207,7 +266,10 @@ pub(crate) fn turn(mark: impl std::fmt::Display) -> NewTurn {
 ///
 /// With multiples of 4 it takes `user / 4 + 1 + assistant / 4 + 1` tokens.
 pub(crate) fn sized(mark: impl std::fmt::Display, user: usize, assistant: usize) -> NewTurn {
-    NewTurn::new(format!("{:.<user$}", format!("[{mark}]")), ".".repeat(assistant))
+    NewTurn::new(
+        format!("{:.<user$}", format!("[{mark}]")),
+        ".".repeat(assistant),
+    )
 }
 
 /// Returns marks by their numbers.
@@ -230,7 +292,11 @@ pub(crate) async fn add(
 
 /// Returns the marks of the turns in a context.
 pub(crate) fn recent(patch: &LlmContextPatch) -> Vec<String> {
-    patch.recent_turns.iter().flat_map(|recent| marks(&recent.turn.user_message)).collect()
+    patch
+        .recent_turns
+        .iter()
+        .flat_map(|recent| marks(&recent.turn.user_message))
+        .collect()
 }
 
 /// Returns the marks in a context: of the summary, then of the turns.
@@ -248,12 +314,18 @@ pub(crate) async fn seen(memory: &ConversationMemory, identity: &Identity) -> Ve
 /// Summarises until nothing is due.
 pub(crate) async fn fold(memory: &ConversationMemory, identity: &Identity) {
     // A call may end early, for example while another process summarises.
-    eventually("nothing to be due", async || memory.summarise(identity, STUCK).await.unwrap() == 0).await;
+    eventually("nothing to be due", async || {
+        memory.summarise(identity, STUCK).await.unwrap() == 0
+    })
+    .await;
 }
 
 /// Returns all stored turns, oldest first.
 pub(crate) async fn items(memory: &ConversationMemory, identity: &Identity) -> Vec<TurnInfo> {
-    let mut filter = TurnFilter { limit: Some(7), ..TurnFilter::default() };
+    let mut filter = TurnFilter {
+        limit: Some(7),
+        ..TurnFilter::default()
+    };
     let mut all = Vec::new();
     loop {
         let page = memory.list_turns(identity, &filter).await.unwrap();
@@ -318,8 +390,15 @@ pub(crate) async fn call(
         "flush" => memory.flush(identity).await,
         "health" => memory.health(identity).await.map(drop),
         "snapshot" => memory.snapshot(identity).await.map(drop),
-        "restore" => memory.restore(identity, &crate::snapshot::Snapshot::default()).await,
-        "list_items" => memory.list_turns(identity, &TurnFilter::default()).await.map(drop),
+        "restore" => {
+            memory
+                .restore(identity, &crate::snapshot::Snapshot::default())
+                .await
+        }
+        "list_items" => memory
+            .list_turns(identity, &TurnFilter::default())
+            .await
+            .map(drop),
         "get_item" => memory.get_turn(identity, key).await.map(drop),
         "put_item" => memory.put_turn(identity, turn("called")).await.map(drop),
         "delete_item" => memory.delete_turn(identity, key).await.map(drop),
@@ -327,7 +406,10 @@ pub(crate) async fn call(
         "forget" => memory.forget(identity).await.map(drop),
         "goal" => memory.goal(identity).await.map(drop),
         "pin" => memory.pin(identity, None).await.map(drop),
-        "fold" => memory.summarise(identity, Duration::from_secs(1)).await.map(drop),
+        "fold" => memory
+            .summarise(identity, Duration::from_secs(1))
+            .await
+            .map(drop),
         other => panic!("there is no method {other}"),
     }
 }

@@ -55,7 +55,11 @@ pub enum StoreUnderTest {
 ///
 /// # Panics
 /// If a test case fails: at the end, with the names of all that do.
-pub async fn run(make: impl Fn(Arc<ManualClock>) -> Making, kind: StoreUnderTest, strategy: Strategy) {
+pub async fn run(
+    make: impl Fn(Arc<ManualClock>) -> Making,
+    kind: StoreUnderTest,
+    strategy: Strategy,
+) {
     let mut broken = Vec::new();
     for (name, strategies, on, test_case) in cases::all() {
         if !strategies.contains(&strategy) || !on.runs(kind) {
@@ -64,8 +68,13 @@ pub async fn run(make: impl Fn(Arc<ManualClock>) -> Making, kind: StoreUnderTest
         let clock = Arc::new(ManualClock::default());
         let store: Arc<dyn Store> = make(Arc::clone(&clock)).await;
         tracing::debug!(name, "test case");
-        if let Err(panic) = caught(test_case(Fixture::new(strategy, Arc::clone(&store), clock))).await {
-            let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        if let Err(panic) =
+            caught(test_case(Fixture::new(strategy, Arc::clone(&store), clock))).await
+        {
+            let text = panic
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or(panic.downcast_ref::<&str>().copied());
             broken.push(format!("{name}: {}", text.unwrap_or_default()));
             continue;
         }
@@ -73,15 +82,23 @@ pub async fn run(make: impl Fn(Arc<ManualClock>) -> Making, kind: StoreUnderTest
             broken.push(format!("{name}: the store did not close: {error}"));
         }
     }
-    assert!(broken.is_empty(), "under {strategy} these do not hold:\n{}", broken.join("\n"));
+    assert!(
+        broken.is_empty(),
+        "under {strategy} these do not hold:\n{}",
+        broken.join("\n")
+    );
 }
 
 /// Runs a test case to its end or panic.
-async fn caught(mut test_case: Pin<Box<dyn Future<Output = ()>>>) -> Result<(), Box<dyn Any + Send>> {
-    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| test_case.as_mut().poll(context))) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(())) => Poll::Ready(Ok(())),
-        Err(panic) => Poll::Ready(Err(panic)),
-    })
+async fn caught(
+    mut test_case: Pin<Box<dyn Future<Output = ()>>>,
+) -> Result<(), Box<dyn Any + Send>> {
+    poll_fn(
+        |context| match catch_unwind(AssertUnwindSafe(|| test_case.as_mut().poll(context))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(())) => Poll::Ready(Ok(())),
+            Err(panic) => Poll::Ready(Err(panic)),
+        },
+    )
     .await
 }

@@ -95,9 +95,18 @@ fn open(fixture: &Fixture) -> ConversationMemory {
 
 /// Runs the operations. With several processes each may run the next one.
 pub(crate) async fn walk(fixture: &Fixture, processes: usize, steps: &[u64]) {
-    let processes: Vec<_> = (0..processes).map(|_| fixture.another()).map(|own| (own.clone(), open(&own))).collect();
-    let mut walk =
-        Walk { fixture: fixture.clone(), processes, at: 0, models: Default::default(), snapshot: None, added: 0 };
+    let processes: Vec<_> = (0..processes)
+        .map(|_| fixture.another())
+        .map(|own| (own.clone(), open(&own)))
+        .collect();
+    let mut walk = Walk {
+        fixture: fixture.clone(),
+        processes,
+        at: 0,
+        models: Default::default(),
+        snapshot: None,
+        added: 0,
+    };
     for number in steps {
         let (step, conversation) = Step::of(*number);
         walk.step(step, conversation).await;
@@ -119,14 +128,22 @@ impl Walk {
                 for _ in 0..count {
                     let mark = format!("w{}", self.added);
                     self.added += 1;
-                    self.memory().add_turn(&identity, turn(&mark)).await.unwrap();
+                    self.memory()
+                        .add_turn(&identity, turn(&mark))
+                        .await
+                        .unwrap();
                     if keeps {
                         self.models[conversation].turns.push(mark);
                     }
                 }
             }
             Step::Backlog => {}
-            Step::Summarise => drop(self.memory().summarise(&identity, Duration::from_millis(5)).await.unwrap()),
+            Step::Summarise => drop(
+                self.memory()
+                    .summarise(&identity, Duration::from_millis(5))
+                    .await
+                    .unwrap(),
+            ),
             Step::Wait => tokio::time::sleep(Duration::from_millis(3)).await,
             Step::Summaries(which) => {
                 let act = match which % 6 {
@@ -148,7 +165,11 @@ impl Walk {
             Step::Forget => {
                 // What it says is how many turns went.
                 let gone = self.memory().forget(&identity).await.unwrap();
-                assert_eq!(gone as usize, self.models[conversation].turns.len(), "forgotten turns");
+                assert_eq!(
+                    gone as usize,
+                    self.models[conversation].turns.len(),
+                    "forgotten turns"
+                );
                 self.models[conversation] = Model::default();
             }
             Step::Delete(which) => {
@@ -158,7 +179,11 @@ impl Walk {
                     return;
                 }
                 let which = which % all.len();
-                let deleted = self.memory().delete_turn(&identity, &all[which].key.to_string()).await.unwrap();
+                let deleted = self
+                    .memory()
+                    .delete_turn(&identity, &all[which].key.to_string())
+                    .await
+                    .unwrap();
                 assert_eq!(deleted.remaining_turns as usize, all.len() - 1);
                 self.models[conversation].turns.remove(which);
             }
@@ -166,15 +191,26 @@ impl Walk {
                 let snapshot = self.memory().snapshot(&identity).await.unwrap();
                 let record: Value = serde_json::from_slice(&snapshot.bytes).unwrap_or_default();
                 let turns = record["turns"].as_array().cloned().unwrap_or_default();
-                let turns = turns.iter().flat_map(|turn| marks(turn["UserMessage"].as_str().unwrap())).collect();
+                let turns = turns
+                    .iter()
+                    .flat_map(|turn| marks(turn["UserMessage"].as_str().unwrap()))
+                    .collect();
                 let summarised = marks(record["summary"].as_str().unwrap_or_default());
                 let model = Model { summarised, turns };
-                assert_eq!(model.all(), self.models[conversation].all(), "a snapshot is all of it");
+                assert_eq!(
+                    model.all(),
+                    self.models[conversation].all(),
+                    "a snapshot is all of it"
+                );
                 self.snapshot = Some((snapshot, model));
             }
             Step::Restore => {
                 if let Some((snapshot, model)) = &self.snapshot {
-                    self.processes[self.at].1.restore(&identity, snapshot).await.unwrap();
+                    self.processes[self.at]
+                        .1
+                        .restore(&identity, snapshot)
+                        .await
+                        .unwrap();
                     self.models[conversation] = model.clone();
                 }
             }
@@ -193,10 +229,21 @@ impl Walk {
     async fn check(&self, conversation: usize, step: Step) {
         let (identity, model) = (name(conversation), &self.models[conversation]);
         let patch = self.memory().context(&identity).await.unwrap();
-        assert_eq!(sight(&patch), model.all(), "after {step:?} in conversation {conversation}");
-        assert_eq!((patch.omitted_turns, patch.unreadable, patch.over_budget), (0, 0, false));
+        assert_eq!(
+            sight(&patch),
+            model.all(),
+            "after {step:?} in conversation {conversation}"
+        );
+        assert_eq!(
+            (patch.omitted_turns, patch.unreadable, patch.over_budget),
+            (0, 0, false)
+        );
         let trace = self.memory().trace(&identity).await.unwrap();
-        assert_eq!(trace.kept_turns as usize, model.turns.len(), "after {step:?}");
+        assert_eq!(
+            trace.kept_turns as usize,
+            model.turns.len(),
+            "after {step:?}"
+        );
         assert!(self.fixture.rolls() || trace.health == Health::Healthy);
     }
 
@@ -206,33 +253,61 @@ impl Walk {
             process.summarizer.always(Action::Answer);
         }
         for conversation in 0..3 {
-            // A conversation that failed and has nothing more to summarise succeeds when there is something again.
+            // A conversation that failed and has nothing more to summarise succeeds when there is
+            // something again.
             self.step(Step::Add(4), conversation).await;
             let (identity, model) = (name(conversation), &self.models[conversation]);
             fold(self.memory(), &identity).await;
             eventually("all to be healthy", async || {
                 let healthy = self.memory().health(&identity).await.unwrap() == Health::Healthy;
-                healthy || self.memory().summarise(&identity, Duration::from_millis(5)).await.is_err()
+                healthy
+                    || self
+                        .memory()
+                        .summarise(&identity, Duration::from_millis(5))
+                        .await
+                        .is_err()
             })
             .await;
             for (process, memory) in &self.processes {
                 let patch = memory.context(&identity).await.unwrap();
                 assert_eq!(sight(&patch), model.all());
                 assert_eq!(kept(memory, &identity).await, model.turns);
-                let open = if process.rolls() { model.turns.len().min(2) } else { model.turns.len() };
-                assert!(patch.recent_turns.len() >= open.min(1) && patch.recent_turns.len() <= open.max(2));
+                let open = if process.rolls() {
+                    model.turns.len().min(2)
+                } else {
+                    model.turns.len()
+                };
+                assert!(
+                    patch.recent_turns.len() >= open.min(1)
+                        && patch.recent_turns.len() <= open.max(2)
+                );
             }
             if let [(only, _)] = &self.processes[..] {
-                // Whatever was done to it: each move begins where the one before it ended, and all is well in the end.
-                let last = || only.moves(&identity, Health::Healthy).last().map_or(Health::Healthy, |(last, _)| *last);
-                eventually("the last move to be told", async || last() == Health::Healthy).await;
+                // Whatever was done to it: each move begins where the one before it ended, and all
+                // is well in the end.
+                let last = || {
+                    only.moves(&identity, Health::Healthy)
+                        .last()
+                        .map_or(Health::Healthy, |(last, _)| *last)
+                };
+                eventually("the last move to be told", async || {
+                    last() == Health::Healthy
+                })
+                .await;
             }
         }
         for (process, memory) in &self.processes {
             assert_eq!(process.dropped(), [], "nothing was dropped");
             memory.close(STUCK).await;
-            eventually("its requests to end", async || process.summarizer.running() == 0).await;
-            assert_eq!(process.summarizer.overlaps(), 0, "one attempt of a conversation at a time");
+            eventually("its requests to end", async || {
+                process.summarizer.running() == 0
+            })
+            .await;
+            assert_eq!(
+                process.summarizer.overlaps(),
+                0,
+                "one attempt of a conversation at a time"
+            );
         }
     }
 }

@@ -39,7 +39,10 @@ pub(super) async fn health_survives_a_restart_in_every_state(s: Fixture) {
     one.moves_to(&alice(), Health::Retry).await;
     assert_eq!(memory.health(&alice()).await.unwrap(), Health::Retry);
     let trace = memory.trace(&alice()).await.unwrap();
-    assert_eq!((trace.failures, trace.last_failure.as_deref()), (1, Some("rate_limited")));
+    assert_eq!(
+        (trace.failures, trace.last_failure.as_deref()),
+        (1, Some("rate_limited"))
+    );
     die(&one, memory).await;
 
     let two = s.another();
@@ -51,10 +54,16 @@ pub(super) async fn health_survives_a_restart_in_every_state(s: Fixture) {
     });
     let after = memory.trace(&alice()).await.unwrap();
     assert_eq!((after.health, after.failures), (Health::Retry, 1));
-    assert_eq!((after.summary, after.covers_through, after.kept_turns), (trace.summary, 4, 9));
+    assert_eq!(
+        (after.summary, after.covers_through, after.kept_turns),
+        (trace.summary, 4, 9)
+    );
     // Degraded: one more.
     eventually("degraded", async || {
-        memory.summarise(&alice(), Duration::from_millis(20)).await.unwrap();
+        memory
+            .summarise(&alice(), Duration::from_millis(20))
+            .await
+            .unwrap();
         two.moves(&alice(), Health::Retry) == [(Health::Degraded, "retries_exhausted")]
     })
     .await;
@@ -65,7 +74,10 @@ pub(super) async fn health_survives_a_restart_in_every_state(s: Fixture) {
     let three = s.another();
     three.summarizer.always(Action::Hang);
     let memory = three.open();
-    assert!(matches!(memory.health(&alice()).await.unwrap(), Health::Degraded | Health::Recovering));
+    assert!(matches!(
+        memory.health(&alice()).await.unwrap(),
+        Health::Degraded | Health::Recovering
+    ));
     assert_eq!(memory.trace(&alice()).await.unwrap().failures, 2);
     add(&memory, &alice(), 9..10).await;
     // Recovering: it dies in the middle of the attempt.
@@ -82,16 +94,27 @@ pub(super) async fn health_survives_a_restart_in_every_state(s: Fixture) {
     let memory = four.open();
     assert_ne!(memory.health(&alice()).await.unwrap(), Health::Retry);
     fold(&memory, &alice()).await;
-    eventually("healthy", async || memory.health(&alice()).await.unwrap() == Health::Healthy).await;
+    eventually("healthy", async || {
+        memory.health(&alice()).await.unwrap() == Health::Healthy
+    })
+    .await;
     assert_eq!(seen(&memory, &alice()).await, numbers(0..10));
     assert_eq!(memory.trace(&alice()).await.unwrap().covers_through, 6);
     // The moves of all four, one after the other, are one chain.
     let end = || {
         [&one, &two, &three, &four]
             .into_iter()
-            .fold(Health::Healthy, |at, process| process.moves(&alice(), at).last().map_or(at, |(last, _)| *last))
+            .fold(Health::Healthy, |at, process| {
+                process
+                    .moves(&alice(), at)
+                    .last()
+                    .map_or(at, |(last, _)| *last)
+            })
     };
-    eventually("the last move to be told", async || end() == Health::Healthy).await;
+    eventually("the last move to be told", async || {
+        end() == Health::Healthy
+    })
+    .await;
 }
 
 /// After a restart, the next process summarises the waiting turns.
@@ -107,20 +130,32 @@ pub(super) async fn what_waits_is_folded_after_a_restart(s: Fixture) {
     let two = s.another();
     let memory = two.open_with(|config| config.sweep_interval = Duration::from_millis(50));
     two.summarizer.reached(1).await;
-    eventually("all to be folded", async || memory.trace(&alice()).await.unwrap().covers_through == 8).await;
+    eventually("all to be folded", async || {
+        memory.trace(&alice()).await.unwrap().covers_through == 8
+    })
+    .await;
     assert_eq!(seen(&memory, &alice()).await, numbers(0..12));
 }
 
 /// A process dies at its n-th write, for every n: the write is done without an answer, or not done.
 ///
-/// An acknowledged turn is stored; another one is stored once or not at all. The health is the former one or the next.
+/// An acknowledged turn is stored; another one is stored once or not at all. The health is the
+/// former one or the next.
 pub(super) async fn a_crash_at_any_write_loses_nothing(s: Fixture) {
     for crash in 0..28 {
-        let identity = crate::Identity { session: format!("crash-{crash}").into(), ..alice() };
+        let identity = crate::Identity {
+            session: format!("crash-{crash}").into(),
+            ..alice()
+        };
         let one = s.another();
-        let acts =
-            [Action::Answer, Action::Fail(Failure::Unavailable), Action::Fail(Failure::Truncated), Action::Answer];
-        one.summarizer.next((0..40).map(|n| acts[(n + crash) % 4].clone()));
+        let acts = [
+            Action::Answer,
+            Action::Fail(Failure::Unavailable),
+            Action::Fail(Failure::Truncated),
+            Action::Answer,
+        ];
+        one.summarizer
+            .next((0..40).map(|n| acts[(n + crash) % 4].clone()));
         let memory = one.open();
         one.faults.cut_after(crash as i64);
         let mut acknowledged = Vec::new();
@@ -135,7 +170,10 @@ pub(super) async fn a_crash_at_any_write_loses_nothing(s: Fixture) {
                 break;
             }
             if tried % 3 == 0 {
-                memory.summarise(&identity, Duration::from_millis(20)).await.ok();
+                memory
+                    .summarise(&identity, Duration::from_millis(20))
+                    .await
+                    .ok();
             }
         }
         die(&one, memory).await;
@@ -145,13 +183,22 @@ pub(super) async fn a_crash_at_any_write_loses_nothing(s: Fixture) {
         let moves = one.moves(&identity, Health::Healthy);
         let last = moves.last().map_or(Health::Healthy, |(health, _)| *health);
         // A health change is published after it was stored, so the store may be one ahead.
-        let legal = last == health || super::fixture::REASONS.iter().any(|reason| last.allows(health, *reason));
+        let legal = last == health
+            || super::fixture::REASONS
+                .iter()
+                .any(|reason| last.allows(health, *reason));
         assert!(legal, "crash {crash}: published {moves:?}, stored {health}");
         let there = seen(&memory, &identity).await;
         assert_eq!(kept(&memory, &identity).await, there, "crash {crash}");
         let all = numbers(0..there.len());
-        assert!(there == acknowledged || there == all, "crash {crash}: {acknowledged:?} became {there:?}");
-        assert!(there.len() >= acknowledged.len(), "crash {crash}: {acknowledged:?} became {there:?}");
+        assert!(
+            there == acknowledged || there == all,
+            "crash {crash}: {acknowledged:?} became {there:?}"
+        );
+        assert!(
+            there.len() >= acknowledged.len(),
+            "crash {crash}: {acknowledged:?} became {there:?}"
+        );
         assert!(there.len() <= tried, "crash {crash}");
         // It goes on as if nothing had been.
         memory.add_turn(&identity, turn("after")).await.unwrap();
@@ -159,7 +206,10 @@ pub(super) async fn a_crash_at_any_write_loses_nothing(s: Fixture) {
         let mut expected = there;
         expected.push("after".to_owned());
         assert_eq!(seen(&memory, &identity).await, expected, "crash {crash}");
-        eventually("healthy", async || memory.health(&identity).await.unwrap() == Health::Healthy).await;
+        eventually("healthy", async || {
+            memory.health(&identity).await.unwrap() == Health::Healthy
+        })
+        .await;
         memory.close(STUCK).await;
     }
 }

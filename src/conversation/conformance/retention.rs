@@ -20,14 +20,26 @@ pub(super) async fn the_oldest_turns_go_first(s: Fixture) {
         config.sweep_interval = Duration::from_millis(20);
     });
     add(&memory, &alice(), 0..70).await;
-    eventually("the oldest to go", async || memory.trace(&alice()).await.unwrap().kept_turns == 15).await;
+    eventually("the oldest to go", async || {
+        memory.trace(&alice()).await.unwrap().kept_turns == 15
+    })
+    .await;
     assert_eq!(kept(&memory, &alice()).await, numbers(55..70));
     assert_eq!(seen(&memory, &alice()).await, numbers(55..70));
-    assert_eq!(seen(&s.open_to_look(|_| ()), &alice()).await, numbers(55..70));
+    assert_eq!(
+        seen(&s.open_to_look(|_| ()), &alice()).await,
+        numbers(55..70)
+    );
     let dropped = s.dropped();
     if s.rolls() {
-        eventually("all to be told", async || s.dropped().iter().map(|(_, count)| count).sum::<u64>() == 55).await;
-        assert!(s.dropped().iter().all(|(reason, _)| *reason == "max_turns"), "{dropped:?}");
+        eventually("all to be told", async || {
+            s.dropped().iter().map(|(_, count)| count).sum::<u64>() == 55
+        })
+        .await;
+        assert!(
+            s.dropped().iter().all(|(reason, _)| *reason == "max_turns"),
+            "{dropped:?}"
+        );
         s.summarizer.always(Action::Answer);
         fold(&memory, &alice()).await;
         assert_eq!(seen(&memory, &alice()).await, numbers(55..70));
@@ -35,7 +47,8 @@ pub(super) async fn the_oldest_turns_go_first(s: Fixture) {
     }
 }
 
-/// What a summary holds is not lost when its turns go: the summary stays, and later ones build on it.
+/// What a summary holds is not lost when its turns go: the summary stays, and later ones build on
+/// it.
 pub(super) async fn a_summary_outlives_its_turns(s: Fixture) {
     let memory = s.open_with(|config| {
         config.max_turns = 8;
@@ -46,21 +59,34 @@ pub(super) async fn a_summary_outlives_its_turns(s: Fixture) {
         fold(&memory, &alice()).await;
         assert_eq!(seen(&memory, &alice()).await, numbers(0..=number));
     }
-    eventually("the oldest to go", async || memory.trace(&alice()).await.unwrap().kept_turns == 8).await;
+    eventually("the oldest to go", async || {
+        memory.trace(&alice()).await.unwrap().kept_turns == 8
+    })
+    .await;
     assert_eq!(kept(&memory, &alice()).await, numbers(52..60));
     assert_eq!(seen(&memory, &alice()).await, numbers(0..60));
     assert_eq!(s.dropped(), [], "nothing was dropped that is in no summary");
     // A turn that is still kept can be deleted out of the summary; what it was built upon stays.
     let all = super::fixture::items(&memory, &alice()).await;
-    let deleted = memory.delete_turn(&alice(), &all[2].key.to_string()).await.unwrap();
+    let deleted = memory
+        .delete_turn(&alice(), &all[2].key.to_string())
+        .await
+        .unwrap();
     assert!(deleted.summary_rebuilt);
     fold(&memory, &alice()).await;
     let after = seen(&memory, &alice()).await;
     assert!(!after.contains(&"54".to_owned()), "{after:?}");
     let lost = 59 - after.len() as u64;
-    let reported: u64 =
-        s.dropped().iter().filter(|(reason, _)| *reason == "summary_rebuilt").map(|(_, count)| count).sum();
-    assert!(reported >= lost, "{lost} turns are no longer in sight, {reported} were reported");
+    let reported: u64 = s
+        .dropped()
+        .iter()
+        .filter(|(reason, _)| *reason == "summary_rebuilt")
+        .map(|(_, count)| count)
+        .sum();
+    assert!(
+        reported >= lost,
+        "{lost} turns are no longer in sight, {reported} were reported"
+    );
     assert_eq!(after[after.len() - 5..], numbers(55..60));
 }
 
@@ -72,7 +98,10 @@ pub(super) async fn a_conversation_is_bounded_in_bytes(s: Fixture) {
         config.sweep_interval = Duration::from_millis(20);
     });
     for number in 0..60 {
-        memory.add_turn(&alice(), sized(number, 1000, 0)).await.unwrap();
+        memory
+            .add_turn(&alice(), sized(number, 1000, 0))
+            .await
+            .unwrap();
     }
     eventually("the oldest to go", async || {
         let all = super::fixture::items(&memory, &alice()).await;
@@ -111,8 +140,14 @@ pub(super) async fn an_idle_conversation_ends(s: Fixture) {
         assert_eq!(memory.estimate_tokens(&alice()).await.unwrap(), 0);
         assert_eq!(memory.trace(&alice()).await.unwrap().kept_turns, 0);
         assert_eq!(kept(memory, &alice()).await, Vec::<String>::new());
-        let sessions = memory.list_conversations(&ConversationFilter::default()).await.unwrap();
-        assert_eq!((sessions.total, sessions.sessions[0].user.as_str()), (1, "user-9"));
+        let sessions = memory
+            .list_conversations(&ConversationFilter::default())
+            .await
+            .unwrap();
+        assert_eq!(
+            (sessions.total, sessions.sessions[0].user.as_str()),
+            (1, "user-9")
+        );
         assert_eq!(seen(memory, &bob()).await, numbers(2000..2001));
     }
     // It begins anew, and nothing of the former one comes up.
@@ -124,5 +159,8 @@ pub(super) async fn an_idle_conversation_ends(s: Fixture) {
     fresh.close(STUCK).await;
     let sweeping = s.another();
     let _memory = sweeping.open_with(hour);
-    eventually("the rows to go", async || s.rows_with("is asked").await == 0).await;
+    eventually("the rows to go", async || {
+        s.rows_with("is asked").await == 0
+    })
+    .await;
 }

@@ -52,13 +52,16 @@ pub struct Call {
 /// Returns the marks of a text in order: the words in square brackets.
 #[must_use]
 pub fn marks(text: &str) -> Vec<String> {
-    text.split('[').skip(1).filter_map(|part| Some(part.split_once(']')?.0.to_owned())).collect()
+    text.split('[')
+        .skip(1)
+        .filter_map(|part| Some(part.split_once(']')?.0.to_owned()))
+        .collect()
 }
 
 /// A scripted summarizer.
 ///
-/// Its summary is the marks of all turns in it, so a test sees which turns it contains, how often and in which order. A
-/// turn's mark is the first one of its user message.
+/// Its summary is the marks of all turns in it, so a test sees which turns it contains, how often
+/// and in which order. A turn's mark is the first one of its user message.
 #[derive(Debug)]
 pub struct ScriptedSummarizer {
     script: Mutex<Script>,
@@ -90,7 +93,11 @@ impl Default for ScriptedSummarizer {
             most: 0,
             cancelled: 0,
         };
-        Self { script: Mutex::new(script), started: watch::Sender::new(0), free: watch::Sender::new((0, false)) }
+        Self {
+            script: Mutex::new(script),
+            started: watch::Sender::new(0),
+            free: watch::Sender::new((0, false)),
+        }
     }
 }
 
@@ -116,7 +123,8 @@ impl ScriptedSummarizer {
     pub fn let_go(&self) {
         // One lock for the action of a request and its release.
         let _script = self.script();
-        self.free.send_modify(|(times, free)| (*times, *free) = (*times + 1, true));
+        self.free
+            .send_modify(|(times, free)| (*times, *free) = (*times + 1, true));
     }
 
     /// Waits until `count` requests have come since the start.
@@ -125,8 +133,14 @@ impl ScriptedSummarizer {
     /// If they have not after a minute.
     pub async fn reached(&self, count: usize) {
         let mut started = self.started.subscribe();
-        let came = tokio::time::timeout(STUCK, started.wait_for(|started| *started >= count)).await.is_ok();
-        assert!(came, "waited in vain for {count} requests, {} came", *self.started.borrow());
+        let came = tokio::time::timeout(STUCK, started.wait_for(|started| *started >= count))
+            .await
+            .is_ok();
+        assert!(
+            came,
+            "waited in vain for {count} requests, {} came",
+            *self.started.borrow()
+        );
     }
 
     /// Returns all requests in order.
@@ -173,7 +187,10 @@ struct Running<'a> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         let mut script = self.summarizer.script();
-        let overtaken = script.running.get_mut(&self.identity).and_then(|all| all.remove(&self.index));
+        let overtaken = script
+            .running
+            .get_mut(&self.identity)
+            .and_then(|all| all.remove(&self.index));
         script.running.retain(|_, all| !all.is_empty());
         script.overlaps += usize::from(self.done && overtaken == Some(true));
         script.cancelled += usize::from(!self.done);
@@ -188,18 +205,26 @@ impl Summarizer for ScriptedSummarizer {
         request: SummarizeRequest,
     ) -> Result<SummarizeResponse, SummarizeError> {
         let previous = marks(&request.previous_summary);
-        let turns: Vec<String> =
-            request.turns.iter().filter_map(|turn| marks(&turn.user_message).into_iter().next()).collect();
+        let turns: Vec<String> = request
+            .turns
+            .iter()
+            .filter_map(|turn| marks(&turn.user_message).into_iter().next())
+            .collect();
         let mut free = self.free.subscribe();
         let (action, index, released) = {
             let mut script = self.script();
             let released = *free.borrow_and_update();
-            let action = script.next.pop_front().unwrap_or_else(|| script.then.clone());
+            let action = script
+                .next
+                .pop_front()
+                .unwrap_or_else(|| script.then.clone());
             let index = script.calls.len();
             let running = script.running.entry(identity.clone()).or_default();
             running.values_mut().for_each(|overtaken| *overtaken = true);
             running.insert(index, false);
-            script.most = script.most.max(script.running.values().map(HashMap::len).sum());
+            script.most = script
+                .most
+                .max(script.running.values().map(HashMap::len).sum());
             script.calls.push(Call {
                 session: Arc::clone(&identity.session),
                 previous: previous.clone(),
@@ -210,14 +235,29 @@ impl Summarizer for ScriptedSummarizer {
             });
             (action, index, released)
         };
-        let mut running = Running { summarizer: self, identity: identity.clone(), index, done: false };
+        let mut running = Running {
+            summarizer: self,
+            identity: identity.clone(),
+            index,
+            done: false,
+        };
         self.started.send_modify(|started| *started += 1);
-        let fail = |reason| SummarizeError { reason, retry_after: None, detail: "told to fail".to_owned() };
+        let fail = |reason| SummarizeError {
+            reason,
+            retry_after: None,
+            detail: "told to fail".to_owned(),
+        };
         let let_go = async {
             let (before, goes) = released;
-            let _ = free.wait_for(|(times, free)| goes || *free || *times > before).await;
+            let _ = free
+                .wait_for(|(times, free)| goes || *free || *times > before)
+                .await;
         };
-        let mut summary: String = previous.iter().chain(&turns).map(|mark| format!("[{mark}]")).collect();
+        let mut summary: String = previous
+            .iter()
+            .chain(&turns)
+            .map(|mark| format!("[{mark}]"))
+            .collect();
         match action {
             Action::Answer => tokio::task::yield_now().await,
             Action::Slow(time) => tokio::time::sleep(time).await,
@@ -252,9 +292,17 @@ mod tests {
         summarizer.always(Action::Wait);
         let ask = || {
             let asked = Arc::clone(&summarizer);
-            let request =
-                SummarizeRequest { previous_summary: String::new(), turns: Vec::new(), goal: None, max_tokens: 1 };
-            tokio::spawn(async move { asked.summarize(&Identity::new("t", "u", "s"), request).await })
+            let request = SummarizeRequest {
+                previous_summary: String::new(),
+                turns: Vec::new(),
+                goal: None,
+                max_tokens: 1,
+            };
+            tokio::spawn(async move {
+                asked
+                    .summarize(&Identity::new("t", "u", "s"), request)
+                    .await
+            })
         };
         let calls = [ask(), ask()];
         summarizer.reached(2).await;
@@ -276,6 +324,13 @@ mod tests {
         summarizer.reached(5).await;
         summarizer.let_go();
         last.await.unwrap().unwrap();
-        assert_eq!((summarizer.overlaps(), summarizer.cancelled(), summarizer.running()), (1, 1, 0));
+        assert_eq!(
+            (
+                summarizer.overlaps(),
+                summarizer.cancelled(),
+                summarizer.running()
+            ),
+            (1, 1, 0)
+        );
     }
 }

@@ -10,7 +10,10 @@ use crate::turn::NewTurn;
 /// Case 9, W13: whichever strategy comes next, nothing is overwritten.
 pub(super) async fn another_strategy_overwrites_nothing(s: Fixture) {
     for next in Strategy::ALL.into_iter().filter(|next| *next != s.strategy) {
-        let identity = crate::Identity { user: next.as_str().into(), ..alice() };
+        let identity = crate::Identity {
+            user: next.as_str().into(),
+            ..alice()
+        };
         let one = s.another();
         let memory = one.open();
         add(&memory, &identity, 0..10).await;
@@ -22,8 +25,18 @@ pub(super) async fn another_strategy_overwrites_nothing(s: Fixture) {
         let memory = two.open();
         if next == Strategy::None {
             assert!(memory.context(&identity).await.unwrap().is_empty());
-            assert_eq!(memory.add_turn(&identity, super::fixture::turn("lost")).await.unwrap().id, None);
-            assert!(memory.snapshot(&identity).await.unwrap().bytes.is_empty(), "what it gives it takes back (W13)");
+            assert_eq!(
+                memory
+                    .add_turn(&identity, super::fixture::turn("lost"))
+                    .await
+                    .unwrap()
+                    .id,
+                None
+            );
+            assert!(
+                memory.snapshot(&identity).await.unwrap().bytes.is_empty(),
+                "what it gives it takes back (W13)"
+            );
             assert_eq!(two.faults.writes(), 0, "nothing is touched");
         } else {
             assert_eq!(seen(&memory, &identity).await, numbers(0..10));
@@ -43,7 +56,10 @@ pub(super) async fn another_strategy_overwrites_nothing(s: Fixture) {
         if next == Strategy::None {
             assert_eq!(memory.context(&identity).await.unwrap(), before);
         }
-        let moved = [one, two, three].iter().map(|s| s.dropped().len()).sum::<usize>();
+        let moved = [one, two, three]
+            .iter()
+            .map(|s| s.dropped().len())
+            .sum::<usize>();
         assert_eq!(moved, 0, "nothing is dropped");
         memory.close(STUCK).await;
     }
@@ -52,7 +68,10 @@ pub(super) async fn another_strategy_overwrites_nothing(s: Fixture) {
 /// Whatever was kept can be deleted under `none` too.
 pub(super) async fn none_still_deletes_what_was_kept(s: Fixture) {
     let memory = s.under(Strategy::RollingSummary).open();
-    let other = crate::Identity { session: "session-2".into(), ..alice() };
+    let other = crate::Identity {
+        session: "session-2".into(),
+        ..alice()
+    };
     for identity in [alice(), other.clone()] {
         add(&memory, &identity, 1000..1009).await;
         fold(&memory, &identity).await;
@@ -93,7 +112,10 @@ pub(super) async fn settings_that_cannot_be_are_refused(s: Fixture) {
     let mut bad = s.config();
     bad.recent_turns = 0;
     let refused = s.try_open(bad);
-    assert!(matches!(&refused, Err(ConversationError::Invalid(why)) if why.contains("recent_turns")), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(ConversationError::Invalid(why)) if why.contains("recent_turns")),
+        "{refused:?}"
+    );
     let without = crate::Dependencies {
         store: s.faults.store(),
         events: s.bus.clone(),
@@ -102,7 +124,10 @@ pub(super) async fn settings_that_cannot_be_are_refused(s: Fixture) {
     };
     let opened = crate::ConversationMemory::open(s.config(), without);
     match s.strategy {
-        Strategy::RollingSummary => assert!(matches!(opened, Err(ConversationError::SummarizerRequired)), "{opened:?}"),
+        Strategy::RollingSummary => assert!(
+            matches!(opened, Err(ConversationError::SummarizerRequired)),
+            "{opened:?}"
+        ),
         _ => assert!(opened.is_ok(), "{opened:?}"),
     }
     // No summarizer is ever asked by the others, even if there is one.
@@ -117,11 +142,21 @@ pub(super) async fn settings_that_cannot_be_are_refused(s: Fixture) {
         };
         let memory = crate::ConversationMemory::open(config, with).unwrap();
         for number in 0..9 {
-            memory.add_turn(&alice(), NewTurn::new(format!("[{number}]"), "")).await.unwrap();
+            memory
+                .add_turn(&alice(), NewTurn::new(format!("[{number}]"), ""))
+                .await
+                .unwrap();
         }
         assert_eq!(memory.summarise(&alice(), STUCK).await.unwrap(), 0);
         assert_eq!(s.summarizer.calls().len(), 0);
-        assert_eq!(items(&memory, &alice()).await.iter().filter(|item| item.folded).count(), 0);
+        assert_eq!(
+            items(&memory, &alice())
+                .await
+                .iter()
+                .filter(|item| item.folded)
+                .count(),
+            0
+        );
         memory.close(STUCK).await;
     }
 }

@@ -54,8 +54,9 @@ impl ConversationMemory {
     /// The cost does not depend on the length of the conversation, and no model is called.
     ///
     /// # Errors
-    /// `Oversize`, `TooLarge`, `Invalid`, `OnceReused`: nothing was written. `Contended`, `Store`: nothing was written,
-    /// unless the connection broke during the write. Callers that must know set `once` and add the turn again.
+    /// `Oversize`, `TooLarge`, `Invalid`, `OnceReused`: nothing was written. `Contended`, `Store`:
+    /// nothing was written, unless the connection broke during the write. Callers that must know
+    /// set `once` and add the turn again.
     pub async fn add_turn(&self, identity: &Identity, turn: NewTurn) -> Result<Added> {
         self.add(identity, turn, "add_turn", false).await
     }
@@ -77,14 +78,23 @@ impl ConversationMemory {
     ) -> Result<Added> {
         let namespace = self.gate(identity, operation)?;
         let once = turn.once.take();
-        if once.as_ref().is_some_and(|name| name.is_empty() || name.len() > ONCE_BYTES) {
-            return Err(ConversationError::Invalid(format!("once must have 1 to {ONCE_BYTES} bytes")));
+        if once
+            .as_ref()
+            .is_some_and(|name| name.is_empty() || name.len() > ONCE_BYTES)
+        {
+            return Err(ConversationError::Invalid(format!(
+                "once must have 1 to {ONCE_BYTES} bytes"
+            )));
         }
         let once = once.map(|name| (name, digest(&turn)));
         let fresh = self.fresh(turn).await?;
         let tokens = fresh.tokens;
         if self.keeps_nothing() {
-            return Ok(Added { id: None, tokens, repeated: false });
+            return Ok(Added {
+                id: None,
+                tokens,
+                repeated: false,
+            });
         }
         let shared = self.shared();
         let slot = shared.hot.slot(&namespace);
@@ -108,7 +118,8 @@ impl ConversationMemory {
         let mut in_the_way = false;
         loop {
             let before = state.head_version;
-            // The caller may stop waiting at any time; a started write is finished, and the cached copy stays true.
+            // The caller may stop waiting at any time; a started write is finished, and the cached
+            // copy stays true.
             let task = tokio::spawn(async move {
                 let done = attempt.write(&state, in_the_way).await;
                 (attempt, done)
@@ -116,7 +127,11 @@ impl ConversationMemory {
             let done;
             (attempt, done) = task.await.map_err(StoreError::unavailable)?;
             if let Some(id) = done? {
-                return Ok(Added { id: Some(id), tokens, repeated: false });
+                return Ok(Added {
+                    id: Some(id),
+                    tokens,
+                    repeated: false,
+                });
             }
             if let Some((name, digest)) = &attempt.once
                 && let Some(once) = shared.rows.once(&attempt.namespace, name).await?
@@ -125,10 +140,17 @@ impl ConversationMemory {
                 if !once.digest.is_empty() && once.digest != *digest {
                     return Err(ConversationError::OnceReused);
                 }
-                return Ok(Added { id: Some(once.id), tokens: once.tokens, repeated: true });
+                return Ok(Added {
+                    id: Some(once.id),
+                    tokens: once.tokens,
+                    repeated: true,
+                });
             }
             wait(give_up, &mut tries).await?;
-            state = shared.catch_up(&attempt.namespace, &attempt.slot, |_| Some(())).await?.0;
+            state = shared
+                .catch_up(&attempt.namespace, &attempt.slot, |_| Some(()))
+                .await?
+                .0;
             // No other writer, so an orphaned row is in the way.
             in_the_way = state.head_version == before;
         }
@@ -140,25 +162,40 @@ impl ConversationMemory {
     /// `Invalid`, `TooLarge`, `Oversize`.
     pub(super) async fn fresh(&self, turn: NewTurn) -> Result<EncodedTurn> {
         let shared = self.shared();
-        let turn = Arc::new(turn.into_turn(shared.now()).map_err(ConversationError::Invalid)?);
+        let turn = Arc::new(
+            turn.into_turn(shared.now())
+                .map_err(ConversationError::Invalid)?,
+        );
         let json = wire::write_turn(&turn);
         let (size, limit) = (json.len() as u64, shared.config.max_turn_bytes);
         if size > limit {
-            return Err(ConversationError::TooLarge { what: "turn", size, limit, unit: "bytes" });
+            return Err(ConversationError::TooLarge {
+                what: "turn",
+                size,
+                limit,
+                unit: "bytes",
+            });
         }
         let counter = shared.counter;
         let tokens = if json.len() > INLINE_BYTES && shared.config.tokens != TokenCounter::Chars {
             let turn = Arc::clone(&turn);
-            tokio::task::spawn_blocking(move || counter.turn(&turn)).await.map_err(StoreError::unavailable)?
+            tokio::task::spawn_blocking(move || counter.turn(&turn))
+                .await
+                .map_err(StoreError::unavailable)?
         } else {
             counter.turn(&turn)
         };
         let budget = shared.config.budget_tokens;
-        let refuses = shared.config.on_oversize == OnOversize::Refuse && shared.config.strategy != Strategy::None;
+        let refuses = shared.config.on_oversize == OnOversize::Refuse
+            && shared.config.strategy != Strategy::None;
         if refuses && budget > 0 && tokens > budget {
             return Err(ConversationError::Oversize { tokens, budget });
         }
-        Ok(EncodedTurn { turn, tokens, json: json.into() })
+        Ok(EncodedTurn {
+            turn,
+            tokens,
+            json: json.into(),
+        })
     }
 }
 
@@ -174,21 +211,36 @@ impl Attempt {
             seq: id.seq,
             turns: state.head.turns + 1,
             bytes: state.head.bytes.saturating_add(bytes),
-            generation: if state.head_version == 0 { new_generation() } else { state.head.generation },
+            generation: if state.head_version == 0 {
+                new_generation()
+            } else {
+                state.head.generation
+            },
             ..state.head.clone()
         };
         let ended = state.head_version != 0 && state.touched_at.is_none();
         let mut prior = Health::Healthy;
         let mut ops = Ops::new(self.namespace.clone());
         if ended || (in_the_way && state.head_version == 0) {
-            prior = shared.rows.state(&self.namespace).await.map_or(prior, |state| state.checkpoint.health);
+            prior = shared
+                .rows
+                .state(&self.namespace)
+                .await
+                .map_or(prior, |state| state.checkpoint.health);
             ops.clear();
         } else if in_the_way {
             ops.delete_turn(id.seq);
         }
         ops.put_turn(id.seq, value);
         if let Some((name, digest)) = &self.once {
-            ops.put_once(name, &Once { id, tokens: self.fresh.tokens, digest: digest.clone() });
+            ops.put_once(
+                name,
+                &Once {
+                    id,
+                    tokens: self.fresh.tokens,
+                    digest: digest.clone(),
+                },
+            );
         }
         let begins = ended || state.checkpoint_version == 0;
         let mut checkpoint = begins.then(|| shared.blank(head.generation));
@@ -198,9 +250,15 @@ impl Attempt {
             && current.base.is_none()
             && let Some(opening) = strategies::opening(config, shared.counter, &self.fresh.turn)
         {
-            checkpoint.get_or_insert_with(|| state.checkpoint.clone()).opening = Some(opening);
+            checkpoint
+                .get_or_insert_with(|| state.checkpoint.clone())
+                .opening = Some(opening);
         }
-        let done = match shared.rows.replace(state, Some(&head), checkpoint.as_ref(), ops).await {
+        let done = match shared
+            .rows
+            .replace(state, Some(&head), checkpoint.as_ref(), ops)
+            .await
+        {
             Ok(Some(done)) => done,
             Ok(None) => return Ok(None),
             Err(error) => {
@@ -217,7 +275,10 @@ impl Attempt {
         self.count_secret();
         if self.as_admin {
             let who = self.identity.who();
-            shared.bus.publish(EventKind::MemoryItemPut { who, key: id.to_string() });
+            shared.bus.publish(EventKind::MemoryItemPut {
+                who,
+                key: id.to_string(),
+            });
         }
         for due in due.into_iter().flatten() {
             self.memory.0.worker.wake(&self.identity, due);
@@ -227,12 +288,17 @@ impl Attempt {
 
     /// Counts the turn if it looks like it holds a credential, after the reply.
     ///
-    /// It is kept all the same: a conversation that lacks what was said would mislead everyone who reads on.
+    /// It is kept all the same: a conversation that lacks what was said would mislead everyone who
+    /// reads on.
     fn count_secret(&self) {
         let (memory, json) = (self.memory.clone(), self.fresh.json.clone());
         tokio::spawn(async move {
             if helmdeck_memory::leaks::first_leak(&json).await.is_some() {
-                memory.shared().counters.turns_with_secret.fetch_add(1, Ordering::Relaxed);
+                memory
+                    .shared()
+                    .counters
+                    .turns_with_secret
+                    .fetch_add(1, Ordering::Relaxed);
             }
         });
     }
@@ -251,23 +317,35 @@ impl Attempt {
         let config = &shared.config;
         let prune = strategies::prune_due(config, &head).then_some(Due::Prune);
         let turn = Arc::clone(&self.fresh.turn);
-        let kept = StoredTurn { id, tokens: self.fresh.tokens, bytes, created_at: done.at, turn };
+        let kept = StoredTurn {
+            id,
+            tokens: self.fresh.tokens,
+            bytes,
+            created_at: done.at,
+            turn,
+        };
         let now = shared.clock.monotonic();
         // If nothing is cached, more may be due than is known here: the worker finds out.
-        let mut fold = head.seq.saturating_sub(state.checkpoint.covers_through) > config.recent_turns as u64;
-        shared.hot.change(&self.namespace, &self.slot, state.head_version, |cached| {
-            if let Some(checkpoint) = checkpoint {
-                if cached.state.touched_at.is_some() && state.touched_at.is_none() {
-                    // The copy is of the expired conversation.
-                    return false;
+        let mut fold =
+            head.seq.saturating_sub(state.checkpoint.covers_through) > config.recent_turns as u64;
+        shared
+            .hot
+            .change(&self.namespace, &self.slot, state.head_version, |cached| {
+                if let Some(checkpoint) = checkpoint {
+                    if cached.state.touched_at.is_some() && state.touched_at.is_none() {
+                        // The copy is of the expired conversation.
+                        return false;
+                    }
+                    cached.started(shared.counter, checkpoint, done.checkpoint_version);
                 }
-                cached.started(shared.counter, checkpoint, done.checkpoint_version);
-            }
-            cached.added(config, head, done, kept, now);
-            fold = cached.backlog(config) > 0;
-            true
-        });
-        [(fold && config.strategy == Strategy::RollingSummary).then_some(Due::Summarise), prune]
+                cached.added(config, head, done, kept, now);
+                fold = cached.backlog(config) > 0;
+                true
+            });
+        [
+            (fold && config.strategy == Strategy::RollingSummary).then_some(Due::Summarise),
+            prune,
+        ]
     }
 }
 

@@ -20,18 +20,23 @@ const READ_ALL: usize = 500;
 const SOON: Duration = Duration::from_secs(3600);
 
 impl ConversationMemory {
-    /// Lists conversations, of all callers unless the filter narrows it. The caller checks permissions.
+    /// Lists conversations, of all callers unless the filter narrows it. The caller checks
+    /// permissions.
     ///
     /// # Errors
     /// `Invalid`, `Store`.
-    pub async fn list_conversations(&self, filter: &ConversationFilter) -> Result<ConversationPage> {
+    pub async fn list_conversations(
+        &self,
+        filter: &ConversationFilter,
+    ) -> Result<ConversationPage> {
         if self.0.closed.load(Ordering::Acquire) {
             return Err(ConversationError::Closed);
         }
         let limit = page_size(filter.limit)?;
         let after = filter.after.as_deref().map(read_mark).transpose()?;
         let shared = self.shared();
-        let wanted = |name: &Option<String>, part: &str| name.as_deref().is_none_or(|name| name == part);
+        let wanted =
+            |name: &Option<String>, part: &str| name.as_deref().is_none_or(|name| name == part);
         let store = shared.rows.store();
         let mut held: Vec<NamespaceStats> = match (&filter.tenant, &filter.user) {
             (Some(tenant), Some(user)) => store.namespaces_of(tenant, user).await?,
@@ -47,7 +52,11 @@ impl ConversationMemory {
 
         let now = shared.now();
         let (identity_rejected_24h, recovery_dropped_24h) = shared.counters.last_day(now);
-        let mut page = ConversationPage { identity_rejected_24h, recovery_dropped_24h, ..ConversationPage::default() };
+        let mut page = ConversationPage {
+            identity_rejected_24h,
+            recovery_dropped_24h,
+            ..ConversationPage::default()
+        };
         let mut more = false;
         let many = held.len() > READ_ALL;
         if many {
@@ -75,9 +84,14 @@ impl ConversationMemory {
             for (place, session) in found {
                 let Some(session) = session else { continue };
                 page.total += u64::from(!many);
-                let soon = session.expires_at.is_some_and(|end| end <= now.saturating_add(SOON));
+                let soon = session
+                    .expires_at
+                    .is_some_and(|end| end <= now.saturating_add(SOON));
                 page.expiring_in_1h += u64::from(soon);
-                if after.as_ref().is_some_and(|after| held[place].namespace <= *after) {
+                if after
+                    .as_ref()
+                    .is_some_and(|after| held[place].namespace <= *after)
+                {
                     continue;
                 }
                 if page.sessions.len() < limit {
@@ -94,23 +108,46 @@ impl ConversationMemory {
     /// Reads a conversation; `None` if it has expired or never existed.
     async fn conversation(&self, held: NamespaceStats) -> Result<Option<ConversationInfo>> {
         let shared = self.shared();
-        let Namespace { tenant, subject, session } = &held.namespace;
+        let Namespace {
+            tenant,
+            subject,
+            session,
+        } = &held.namespace;
         let name = session.as_deref().unwrap_or_default();
         let (turns, bytes, touched, health) = match shared.rows.state(&held.namespace).await {
-            Ok(state) => (state.head.turns, state.head.bytes, state.touched_at, self.health_of(&state)),
+            Ok(state) => (
+                state.head.turns,
+                state.head.bytes,
+                state.touched_at,
+                self.health_of(&state),
+            ),
             // It is listed because it can be flushed and forgotten.
             Err(ConversationError::Corrupt(_)) => {
                 let store = shared.rows.store();
-                let page = Page { limit: 1, after: None };
-                let heads = store.list(&held.namespace, Kind::Conversation, encoding::HEAD, page).await?;
+                let page = Page {
+                    limit: 1,
+                    after: None,
+                };
+                let heads = store
+                    .list(&held.namespace, Kind::Conversation, encoding::HEAD, page)
+                    .await?;
                 let touched = heads.entries.first().map(|meta| meta.updated_at);
-                (held.rows.saturating_sub(2), held.bytes, touched, Health::Degraded)
+                (
+                    held.rows.saturating_sub(2),
+                    held.bytes,
+                    touched,
+                    Health::Degraded,
+                )
             }
             Err(error) => return Err(error),
         };
         let ttl = shared.config.ttl;
-        let ends = |touched: helmdeck_core::Timestamp| (!ttl.is_zero()).then(|| touched.saturating_add(ttl));
-        let Some(updated_at) = touched.filter(|touched| ends(*touched).is_none_or(|end| shared.now() < end)) else {
+        let ends = |touched: helmdeck_core::Timestamp| {
+            (!ttl.is_zero()).then(|| touched.saturating_add(ttl))
+        };
+        let Some(updated_at) =
+            touched.filter(|touched| ends(*touched).is_none_or(|end| shared.now() < end))
+        else {
             return Ok(None);
         };
         Ok(Some(ConversationInfo {
@@ -132,7 +169,8 @@ fn mark(session: &ConversationInfo) -> String {
 }
 
 fn read_mark(text: &str) -> Result<Namespace> {
-    let [tenant, user, session]: [String; 3] = serde_json::from_str(text)
-        .map_err(|_| ConversationError::Invalid("after must be the next of the page before".to_owned()))?;
+    let [tenant, user, session]: [String; 3] = serde_json::from_str(text).map_err(|_| {
+        ConversationError::Invalid("after must be the next of the page before".to_owned())
+    })?;
     Ok(Namespace::new(&tenant, &user, Some(&session)))
 }

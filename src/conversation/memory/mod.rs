@@ -52,8 +52,8 @@ helmdeck_core::redacted_debug!(Dependencies, this => summarizer = this.summarize
 
 /// The conversations of many callers, in one store. Cheap to clone; clones share one memory.
 ///
-/// Every method first returns `Closed` after [`ConversationMemory::close`]. Then it refuses an incomplete identity with
-/// `IdentityRequired` and one event. Only then it reads or writes.
+/// Every method first returns `Closed` after [`ConversationMemory::close`]. Then it refuses an
+/// incomplete identity with `IdentityRequired` and one event. Only then it reads or writes.
 #[derive(Clone)]
 pub struct ConversationMemory(Arc<Inner>);
 
@@ -85,13 +85,18 @@ impl ConversationMemory {
         self.shared().config.strategy == Strategy::None
     }
 
-    /// Returns whether there are summaries, and so a health. What an earlier strategy left doesn't count.
+    /// Returns whether there are summaries, and so a health. What an earlier strategy left doesn't
+    /// count.
     fn summarises(&self) -> bool {
         self.shared().config.strategy == Strategy::RollingSummary
     }
 
     fn health_of(&self, state: &StoredState) -> Health {
-        if self.summarises() { state.checkpoint.health } else { Health::Healthy }
+        if self.summarises() {
+            state.checkpoint.health
+        } else {
+            Health::Healthy
+        }
     }
 
     /// Queries a conversation, and wakes the worker if turns are due.
@@ -103,7 +108,9 @@ impl ConversationMemory {
     ) -> Result<T> {
         let shared = self.shared();
         let (answer, due) = shared
-            .ask(namespace, |cached| ask(cached).map(|answer| (answer, cached.backlog(&shared.config) > 0)))
+            .ask(namespace, |cached| {
+                ask(cached).map(|answer| (answer, cached.backlog(&shared.config) > 0))
+            })
             .await?;
         if due {
             self.0.worker.wake(identity, Due::Summarise);
@@ -111,18 +118,20 @@ impl ConversationMemory {
         Ok(answer)
     }
 
-    /// Opens a memory, within a tokio runtime with time: the worker runs on it until [`Self::close`].
+    /// Opens a memory, within a tokio runtime with time: the worker runs on it until
+    /// [`Self::close`].
     ///
     /// # Errors
-    /// `SummarizerRequired` for `rolling_summary` without a summarizer; `Invalid` for invalid settings.
+    /// `SummarizerRequired` for `rolling_summary` without a summarizer; `Invalid` for invalid
+    /// settings.
     pub fn open(config: Config, dependencies: Dependencies) -> Result<Self> {
         Self::open_as(config, dependencies, true)
     }
 
     /// Opens a memory for a short-lived process, without background work.
     ///
-    /// Only [`Self::summarise`] summarises turns, and nothing is swept. Long-lived processes do that work, so that no
-    /// model call runs without a waiter.
+    /// Only [`Self::summarise`] summarises turns, and nothing is swept. Long-lived processes do
+    /// that work, so that no model call runs without a waiter.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -142,10 +151,16 @@ impl ConversationMemory {
         {
             runtime.spawn_blocking(move || counter.warm());
         }
-        let Dependencies { store, events, clock, summarizer } = dependencies;
+        let Dependencies {
+            store,
+            events,
+            clock,
+            summarizer,
+        } = dependencies;
         let mut config = config;
         if store.changes().is_some() {
-            // Replicas share the store: a turn that another one acknowledged is in the next context here.
+            // Replicas share the store: a turn that another one acknowledged is in the next context
+            // here.
             config.hot_for = Duration::ZERO;
         }
         let shared = Arc::new(Shared {
@@ -160,7 +175,11 @@ impl ConversationMemory {
             stays,
         });
         let worker = Worker::start(Arc::clone(&shared));
-        Ok(Self(Arc::new(Inner { shared, worker, closed: AtomicBool::new(false) })))
+        Ok(Self(Arc::new(Inner {
+            shared,
+            worker,
+            closed: AtomicBool::new(false),
+        })))
     }
 
     /// Returns the settings.
@@ -184,7 +203,8 @@ impl ConversationMemory {
         self.texts(identity, &namespace).await
     }
 
-    /// Returns the context of the next model call in a format. The budget holds for what is rendered.
+    /// Returns the context of the next model call in a format. The budget holds for what is
+    /// rendered.
     ///
     /// # Errors
     /// As [`Self::context`].
@@ -221,19 +241,23 @@ impl ConversationMemory {
         if self.keeps_nothing() {
             return Ok(Health::Healthy);
         }
-        self.ask(identity, &namespace, |cached| Some(self.health_of(&cached.state))).await
+        self.ask(identity, &namespace, |cached| {
+            Some(self.health_of(&cached.state))
+        })
+        .await
     }
 
     /// Stops summarising and sweeping, and cancels requests to the summarizer.
     ///
-    /// Waits at most `within` until all have stopped. The store stays open. Later calls of other methods return
-    /// `Closed`; closing again is fine.
+    /// Waits at most `within` until all have stopped. The store stays open. Later calls of other
+    /// methods return `Closed`; closing again is fine.
     pub async fn close(&self, within: Duration) {
         self.0.closed.store(true, Ordering::Release);
         self.0.worker.close(within).await;
     }
 
-    /// Drops this process's cached conversations of a user after their rows were deleted by other means.
+    /// Drops this process's cached conversations of a user after their rows were deleted by other
+    /// means.
     ///
     /// Reads in flight are not cached either, and a summary in flight is discarded.
     pub fn forgotten(&self, tenant: &str, user: &str) {
@@ -244,8 +268,8 @@ impl ConversationMemory {
 
     /// Summarises the due turns now, without waiting for the next attempt.
     ///
-    /// Ends when nothing is due or `within` has passed. Returns the number of turns that still wait. In a memory that was
-    /// opened briefly, nothing is summarised after that time.
+    /// Ends when nothing is due or `within` has passed. Returns the number of turns that still
+    /// wait. In a memory that was opened briefly, nothing is summarised after that time.
     ///
     /// # Errors
     /// `Corrupt`, `Store`. A failing summarizer is not an error: see the health.
@@ -254,17 +278,24 @@ impl ConversationMemory {
         self.0.worker.summarise(identity, within).await
     }
 
-    /// Returns a context whose budget holds for its texts. Their tokens are known, so it is made where they are.
+    /// Returns a context whose budget holds for its texts. Their tokens are known, so it is made
+    /// where they are.
     async fn texts(&self, identity: &Identity, namespace: &Namespace) -> Result<LlmContextPatch> {
         let shared = self.shared();
-        let patch = |cached: &CachedConversation| strategies::patch(&shared.config, shared.counter, cached, None);
+        let patch = |cached: &CachedConversation| {
+            strategies::patch(&shared.config, shared.counter, cached, None)
+        };
         if self.keeps_nothing() {
             return Ok(patch(&CachedConversation::default()));
         }
-        self.ask(identity, namespace, |cached| cached.is_enough(&shared.config).then(|| patch(cached))).await
+        self.ask(identity, namespace, |cached| {
+            cached.is_enough(&shared.config).then(|| patch(cached))
+        })
+        .await
     }
 
-    /// Returns a context whose budget holds for what is rendered, and the conversation that it is of.
+    /// Returns a context whose budget holds for what is rendered, and the conversation that it is
+    /// of.
     ///
     /// The conversation is copied, because what is rendered is counted, which may be slow.
     async fn rendered(
@@ -274,14 +305,25 @@ impl ConversationMemory {
         format: Format,
     ) -> Result<(LlmContextPatch, CachedConversation)> {
         let shared = Arc::clone(self.shared());
-        let enough = |cached: &CachedConversation| cached.is_enough(&shared.config).then(|| cached.clone());
+        let enough =
+            |cached: &CachedConversation| cached.is_enough(&shared.config).then(|| cached.clone());
         let conversation = match self.keeps_nothing() {
             true => CachedConversation::default(),
             false => self.ask(identity, namespace, enough).await?,
         };
         let slow = shared.config.tokens != TokenCounter::Chars && conversation.bytes > INLINE_BYTES;
-        let view =
-            move || (strategies::patch(&shared.config, shared.counter, &conversation, Some(format)), conversation);
-        if slow { Ok(tokio::task::spawn_blocking(view).await.map_err(StoreError::unavailable)?) } else { Ok(view()) }
+        let view = move || {
+            (
+                strategies::patch(&shared.config, shared.counter, &conversation, Some(format)),
+                conversation,
+            )
+        };
+        if slow {
+            Ok(tokio::task::spawn_blocking(view)
+                .await
+                .map_err(StoreError::unavailable)?)
+        } else {
+            Ok(view())
+        }
     }
 }

@@ -41,19 +41,46 @@ pub(super) struct Replacement {
 
 impl Replacement {
     /// Returns an empty conversation.
-    pub(super) fn nothing(shared: &Shared, namespace: &Namespace, state: &StoredState, reason: Reason) -> Self {
-        let generation = if state.head_version == 0 { new_generation() } else { state.head.generation + 1 };
-        let head = Head { seq: state.head.seq, first: state.head.seq + 1, generation, ..Head::default() };
+    pub(super) fn nothing(
+        shared: &Shared,
+        namespace: &Namespace,
+        state: &StoredState,
+        reason: Reason,
+    ) -> Self {
+        let generation = if state.head_version == 0 {
+            new_generation()
+        } else {
+            state.head.generation + 1
+        };
+        let head = Head {
+            seq: state.head.seq,
+            first: state.head.seq + 1,
+            generation,
+            ..Head::default()
+        };
         let mut ops = Ops::new(namespace.clone());
         ops.clear();
         let checkpoint = shared.blank(generation);
-        Self { head, checkpoint, ops, reason: Some(reason), event: None, lost: 0, needs: None }
+        Self {
+            head,
+            checkpoint,
+            ops,
+            reason: Some(reason),
+            event: None,
+            lost: 0,
+            needs: None,
+        }
     }
 }
 
 impl ConversationMemory {
     /// Deletes every turn and the summary, and resets the health.
-    pub(super) async fn clear(&self, identity: &Identity, namespace: &Namespace, reason: Reason) -> Result<()> {
+    pub(super) async fn clear(
+        &self,
+        identity: &Identity,
+        namespace: &Namespace,
+        reason: Reason,
+    ) -> Result<()> {
         let shared = self.shared();
         // An interrupted restore may have left turns without a conversation.
         let any = shared.rows.is_any(namespace).await?;
@@ -80,7 +107,11 @@ impl ConversationMemory {
         let (memory, identity, namespace) = (self.clone(), identity.clone(), namespace.clone());
         let task = tokio::spawn(async move {
             let shared = memory.shared();
-            let prior = shared.rows.state(&namespace).await.map_or(Health::Healthy, |state| state.checkpoint.health);
+            let prior = shared
+                .rows
+                .state(&namespace)
+                .await
+                .map_or(Health::Healthy, |state| state.checkpoint.health);
             let turns = shared.rows.erase(&namespace).await;
             shared.hot.forget_slot(&namespace, &slot);
             let turns = turns?;
@@ -116,8 +147,18 @@ impl ConversationMemory {
                 }
                 state => state?,
             };
-            let Some(replacement) = make(&state)? else { return Ok(None) };
-            let Replacement { head, checkpoint, ops, reason, event, lost, needs } = replacement;
+            let Some(replacement) = make(&state)? else {
+                return Ok(None);
+            };
+            let Replacement {
+                head,
+                checkpoint,
+                ops,
+                reason,
+                event,
+                lost,
+                needs,
+            } = replacement;
             if let Some((first, last)) = needs
                 // Deleting them later replaces or removes the head, if there is one.
                 && (state.head_version == 0
@@ -130,7 +171,11 @@ impl ConversationMemory {
             let new = head.clone();
             let task = tokio::spawn(async move {
                 let shared = memory.shared();
-                let done = match shared.rows.replace(&state, Some(&head), Some(&checkpoint), ops).await {
+                let done = match shared
+                    .rows
+                    .replace(&state, Some(&head), Some(&checkpoint), ops)
+                    .await
+                {
                     // The write may have succeeded.
                     Err(error) => match memory.is_there(&namespace, &head, &checkpoint).await {
                         true => Ok(true),
@@ -171,11 +216,17 @@ impl ConversationMemory {
         let mut tries = 0;
         loop {
             match self.shared().rows.state(namespace).await {
-                Ok(StoredState { head: there, checkpoint: with, .. }) => {
+                Ok(StoredState {
+                    head: there,
+                    checkpoint: with,
+                    ..
+                }) => {
                     let same = (there.generation, there.first) == (head.generation, head.first);
                     return same && there.seq >= head.seq && with == *checkpoint;
                 }
-                Err(error) if !error.is_temporary() || wait(give_up, &mut tries).await.is_err() => return false,
+                Err(error) if !error.is_temporary() || wait(give_up, &mut tries).await.is_err() => {
+                    return false;
+                }
                 Err(_) => {}
             }
         }

@@ -49,34 +49,63 @@ impl ConversationMemory {
         let shared = self.shared();
         let strategy = shared.config.strategy;
         if strategy == Strategy::None {
-            return Ok(Snapshot { strategy: Some(strategy), bytes: Default::default() });
+            return Ok(Snapshot {
+                strategy: Some(strategy),
+                bytes: Default::default(),
+            });
         }
         let mut state = shared.visible(shared.rows.state(namespace).await?);
         for _ in 0..LOOKS {
             let oldest = oldest_raw(strategy, &state.head, state.checkpoint.covers_through);
-            let (turns, unreadable) = shared.rows.turns(namespace, oldest, state.head.seq, usize::MAX).await?;
+            let (turns, unreadable) = shared
+                .rows
+                .turns(namespace, oldest, state.head.seq, usize::MAX)
+                .await?;
             let after = shared.visible(shared.rows.state(namespace).await?);
             // Turns added meanwhile are left out. After a delete the read is repeated.
-            if (after.head.generation, after.head.first) != (state.head.generation, state.head.first) {
+            if (after.head.generation, after.head.first)
+                != (state.head.generation, state.head.first)
+            {
                 state = after;
                 continue;
             }
             if unreadable > 0 {
                 tracing::warn!(unreadable, "a snapshot leaves out turns that do not open");
             }
-            let Checkpoint { summary, opening, pinned, other, .. } = state.checkpoint;
-            let summary = if strategy == Strategy::RollingSummary { summary } else { String::new() };
+            let Checkpoint {
+                summary,
+                opening,
+                pinned,
+                other,
+                ..
+            } = state.checkpoint;
+            let summary = if strategy == Strategy::RollingSummary {
+                summary
+            } else {
+                String::new()
+            };
             // An opening that these turns have is found in them again.
-            let found = first_opening(&shared.config, shared.counter, &summary, turns.iter().map(|kept| &*kept.turn));
+            let found = first_opening(
+                &shared.config,
+                shared.counter,
+                &summary,
+                turns.iter().map(|kept| &*kept.turn),
+            );
             let record = Record {
                 strategy,
                 opening: opening.filter(|opening| found.as_ref() != Some(opening)),
-                turns: turns.into_iter().map(|kept| Arc::unwrap_or_clone(kept.turn)).collect(),
+                turns: turns
+                    .into_iter()
+                    .map(|kept| Arc::unwrap_or_clone(kept.turn))
+                    .collect(),
                 summary,
                 pinned,
                 other,
             };
-            return Ok(Snapshot { strategy: Some(strategy), bytes: wire::write_record(&record).into() });
+            return Ok(Snapshot {
+                strategy: Some(strategy),
+                bytes: wire::write_record(&record).into(),
+            });
         }
         Err(ConversationError::Contended)
     }
@@ -84,19 +113,26 @@ impl ConversationMemory {
     /// Replaces a conversation by an exported one: all of it or, on an error, nothing.
     ///
     /// # Errors
-    /// `InvalidSnapshot` for a snapshot of another strategy, or for data that is no snapshot; `TooLarge`, `Oversize`,
-    /// `Contended`, `Store`.
+    /// `InvalidSnapshot` for a snapshot of another strategy, or for data that is no snapshot;
+    /// `TooLarge`, `Oversize`, `Contended`, `Store`.
     pub async fn restore(&self, identity: &Identity, snapshot: &Snapshot) -> Result<()> {
         let namespace = &self.gate(identity, "restore")?;
         let config = &self.shared().config;
         let strategy = config.strategy;
         if snapshot.strategy.is_some_and(|other| other != strategy) {
-            return Err(other_strategy(snapshot.strategy.unwrap_or_default(), strategy));
+            return Err(other_strategy(
+                snapshot.strategy.unwrap_or_default(),
+                strategy,
+            ));
         }
         if snapshot.bytes.is_empty() {
             return self.clear(identity, namespace, Reason::Restored).await;
         }
-        let (bytes, limits, counter) = (snapshot.bytes.clone(), config.clone(), self.shared().counter);
+        let (bytes, limits, counter) = (
+            snapshot.bytes.clone(),
+            config.clone(),
+            self.shared().counter,
+        );
         let incoming = if bytes.len() > INLINE_BYTES {
             let reading = tokio::task::spawn_blocking(move || read(&bytes, &limits, counter));
             reading.await.map_err(StoreError::unavailable)??
@@ -108,12 +144,18 @@ impl ConversationMemory {
         }
         // Finished even if the caller gives up: nothing stays half done.
         let (memory, identity, namespace) = (self.clone(), identity.clone(), namespace.clone());
-        let task = tokio::spawn(async move { memory.settle(&identity, &namespace, incoming).await });
+        let task =
+            tokio::spawn(async move { memory.settle(&identity, &namespace, incoming).await });
         task.await.map_err(StoreError::unavailable)?
     }
 
     /// Writes an import.
-    async fn settle(&self, identity: &Identity, namespace: &Namespace, incoming: Incoming) -> Result<()> {
+    async fn settle(
+        &self,
+        identity: &Identity,
+        namespace: &Namespace,
+        incoming: Incoming,
+    ) -> Result<()> {
         let bytes: usize = incoming.turns.iter().map(|fresh| fresh.json.len()).sum();
         let staged = if incoming.turns.len() > BATCH_TURNS || bytes > BATCH_BYTES {
             Some(self.stage(identity, namespace, &incoming).await?)
@@ -122,11 +164,13 @@ impl ConversationMemory {
         };
         let done = self
             .replacement(identity, namespace, IfDamaged::Replace, |state| {
-                self.arrival(namespace, state, &incoming, staged.as_deref()).map(Some)
+                self.arrival(namespace, state, &incoming, staged.as_deref())
+                    .map(Some)
             })
             .await;
         if let (Err(error), Some(staged)) = (&done, &staged)
-            && (!matches!(error, ConversationError::Store(_)) || self.fence(namespace, staged).await)
+            && (!matches!(error, ConversationError::Store(_))
+                || self.fence(namespace, staged).await)
         {
             self.unstage(namespace, staged).await;
         }
@@ -162,18 +206,34 @@ impl ConversationMemory {
                 // One number stands for the whole summary.
                 let through = state.head.seq + 1;
                 for (seq, fresh) in (through + 1..).zip(&incoming.turns) {
-                    replacement.ops.put_turn(seq, fresh.value(TurnId::new(seq), shared.config.tokens));
+                    replacement
+                        .ops
+                        .put_turn(seq, fresh.value(TurnId::new(seq), shared.config.tokens));
                 }
                 (through, incoming.turns.len() as u64)
             }
         };
-        let bytes = incoming.turns.iter().map(|fresh| fresh.value_bytes(shared.config.tokens)).sum();
-        replacement.head = Head { seq: through + turns, first: through + 1, turns, bytes, ..replacement.head };
+        let bytes = incoming
+            .turns
+            .iter()
+            .map(|fresh| fresh.value_bytes(shared.config.tokens))
+            .sum();
+        replacement.head = Head {
+            seq: through + turns,
+            first: through + 1,
+            turns,
+            bytes,
+            ..replacement.head
+        };
         let checkpoint = &mut replacement.checkpoint;
         if !record.summary.is_empty() {
             checkpoint.covers_through = through;
             checkpoint.summary.clone_from(&record.summary);
-            checkpoint.base = Some(Base { summary: record.summary.clone(), through, gone: 0 });
+            checkpoint.base = Some(Base {
+                summary: record.summary.clone(),
+                through,
+                gone: 0,
+            });
         }
         let turns = incoming.turns.iter().map(|fresh| &*fresh.turn);
         let found = || first_opening(&shared.config, shared.counter, &record.summary, turns);
@@ -184,12 +244,20 @@ impl ConversationMemory {
     }
 
     /// Stages turns: writes them above the head, where they are not visible, and returns their ids.
-    async fn stage(&self, identity: &Identity, namespace: &Namespace, incoming: &Incoming) -> Result<Vec<TurnId>> {
+    async fn stage(
+        &self,
+        identity: &Identity,
+        namespace: &Namespace,
+        incoming: &Incoming,
+    ) -> Result<Vec<TurnId>> {
         let shared = self.shared();
         let start = shared.clock.monotonic();
         let state = self.footing(identity, namespace).await?;
         let first = staging(state.head.seq) + 1;
-        let ids: Vec<TurnId> = (first..).take(incoming.turns.len()).map(TurnId::new).collect();
+        let ids: Vec<TurnId> = (first..)
+            .take(incoming.turns.len())
+            .map(TurnId::new)
+            .collect();
         let mut ops = Ops::new(namespace.clone());
         let mut bytes = 0;
         let mut turns = ids.iter().zip(&incoming.turns).peekable();
@@ -200,7 +268,11 @@ impl ConversationMemory {
                 let batch = std::mem::replace(&mut ops, Ops::new(namespace.clone()));
                 bytes = 0;
                 let late = shared.clock.monotonic().saturating_sub(start) > STAGING;
-                let written = if late { Err(ConversationError::Contended) } else { shared.rows.aside(batch).await };
+                let written = if late {
+                    Err(ConversationError::Contended)
+                } else {
+                    shared.rows.aside(batch).await
+                };
                 if let Err(error) = written {
                     self.unstage(namespace, &ids).await;
                     return Err(error);
@@ -212,7 +284,8 @@ impl ConversationMemory {
 
     /// Returns the state of a readable conversation, after starting one if there is none.
     ///
-    /// With a head in place, a concurrent delete of staged turns replaces or removes it, and is noticed.
+    /// With a head in place, a concurrent delete of staged turns replaces or removes it, and is
+    /// noticed.
     async fn footing(&self, identity: &Identity, namespace: &Namespace) -> Result<StoredState> {
         let shared = self.shared();
         let damaged = match shared.rows.state(namespace).await {
@@ -228,7 +301,9 @@ impl ConversationMemory {
                 return Ok(None);
             }
             let mut replacement = Replacement::nothing(shared, namespace, state, Reason::Flushed);
-            replacement.reason = replacement.reason.filter(|_| state.checkpoint.health != Health::Healthy);
+            replacement.reason = replacement
+                .reason
+                .filter(|_| state.checkpoint.health != Health::Healthy);
             Ok(Some(replacement))
         })
         .await?;
@@ -242,12 +317,21 @@ impl ConversationMemory {
         let shared = self.shared();
         let slot = shared.hot.slot(namespace);
         let _write_lock = slot.write_lock.lock().await;
-        let Ok(state) = shared.rows.state(namespace).await else { return false };
-        if state.head_version == 0 || staged.first().is_none_or(|first| state.head.seq >= first.seq) {
+        let Ok(state) = shared.rows.state(namespace).await else {
+            return false;
+        };
+        if state.head_version == 0
+            || staged
+                .first()
+                .is_none_or(|first| state.head.seq >= first.seq)
+        {
             return false;
         }
         // The restore expects the version that this replaces.
-        let fenced = shared.rows.replace(&state, Some(&state.head), None, Ops::new(namespace.clone())).await;
+        let fenced = shared
+            .rows
+            .replace(&state, Some(&state.head), None, Ops::new(namespace.clone()))
+            .await;
         shared.hot.forget_slot(namespace, &slot);
         matches!(fenced, Ok(Some(_)))
     }
@@ -274,7 +358,11 @@ fn first_opening<'a>(
     summary: &str,
     mut turns: impl Iterator<Item = &'a ConversationTurn>,
 ) -> Option<String> {
-    if summary.is_empty() { turns.find_map(|turn| opening(config, counter, turn)) } else { None }
+    if summary.is_empty() {
+        turns.find_map(|turn| opening(config, counter, turn))
+    } else {
+        None
+    }
 }
 
 /// Parses a snapshot and counts tokens.
@@ -285,7 +373,8 @@ fn read(bytes: &[u8], config: &Config, counter: Counter) -> Result<Incoming> {
     if record.strategy != strategy {
         return Err(other_strategy(record.strategy, strategy));
     }
-    let invalid = |what: &str| ConversationError::InvalidSnapshot(format!("{strategy} keeps no {what}"));
+    let invalid =
+        |what: &str| ConversationError::InvalidSnapshot(format!("{strategy} keeps no {what}"));
     if strategy == Strategy::None && !record.turns.is_empty() {
         return Err(invalid("turns"));
     }
@@ -297,17 +386,28 @@ fn read(bytes: &[u8], config: &Config, counter: Counter) -> Result<Incoming> {
         let (json, tokens) = (wire::write_turn(&turn), counter.turn(&turn));
         let size = json.len() as u64;
         if size > limit {
-            return Err(ConversationError::TooLarge { what: "turn", size, limit, unit: "bytes" });
+            return Err(ConversationError::TooLarge {
+                what: "turn",
+                size,
+                limit,
+                unit: "bytes",
+            });
         }
         if budget > 0 && tokens > budget && config.on_oversize == OnOversize::Refuse {
             return Err(ConversationError::Oversize { tokens, budget });
         }
-        Ok(EncodedTurn { turn: Arc::new(turn), tokens, json: json.into() })
+        Ok(EncodedTurn {
+            turn: Arc::new(turn),
+            tokens,
+            json: json.into(),
+        })
     });
     let turns = turns.collect::<Result<Vec<_>>>()?;
     Ok(Incoming { record, turns })
 }
 
 fn other_strategy(snapshot: Strategy, configured: Strategy) -> ConversationError {
-    ConversationError::InvalidSnapshot(format!("it is of {snapshot}, and this memory is {configured}"))
+    ConversationError::InvalidSnapshot(format!(
+        "it is of {snapshot}, and this memory is {configured}"
+    ))
 }

@@ -43,7 +43,9 @@ pub(super) fn page_size(limit: Option<usize>) -> Result<usize> {
     match limit {
         None => Ok(PAGE),
         Some(limit) if (1..=MAX_PAGE).contains(&limit) => Ok(limit),
-        Some(_) => Err(ConversationError::Invalid(format!("limit must be 1 to {MAX_PAGE}"))),
+        Some(_) => Err(ConversationError::Invalid(format!(
+            "limit must be 1 to {MAX_PAGE}"
+        ))),
     }
 }
 
@@ -60,20 +62,34 @@ impl ConversationMemory {
         }
         let shared = self.shared();
         let state = shared.visible(shared.rows.state(namespace).await?);
-        let needle = filter.content_search.as_deref().filter(|text| !text.is_empty()).map(str::to_lowercase);
-        let mut page = TurnPage { total: state.head.turns, ..TurnPage::default() };
-        let mut above = filter.after.map_or(state.head.seq + 1, |after| after.seq.min(state.head.seq + 1));
+        let needle = filter
+            .content_search
+            .as_deref()
+            .filter(|text| !text.is_empty())
+            .map(str::to_lowercase);
+        let mut page = TurnPage {
+            total: state.head.turns,
+            ..TurnPage::default()
+        };
+        let mut above = filter.after.map_or(state.head.seq + 1, |after| {
+            after.seq.min(state.head.seq + 1)
+        });
         let (mut looked_at, mut texts) = (0, 0);
         while above > state.head.first {
             let from = above.saturating_sub(STRIDE).max(state.head.first);
-            let (turns, unreadable) = shared.rows.turns(namespace, from, above - 1, usize::MAX).await?;
+            let (turns, unreadable) = shared
+                .rows
+                .turns(namespace, from, above - 1, usize::MAX)
+                .await?;
             page.unreadable += unreadable;
             above = from;
             looked_at += turns.len().max(EMPTY);
             for kept in turns.iter().rev() {
                 let mut item = self.item(&state, kept);
                 let fits = filter.folded.is_none_or(|folded| folded == item.folded)
-                    && needle.as_ref().is_none_or(|needle| holds(&kept.turn, needle));
+                    && needle
+                        .as_ref()
+                        .is_none_or(|needle| holds(&kept.turn, needle));
                 if fits {
                     if filter.with_texts {
                         texts += kept.bytes;
@@ -92,7 +108,13 @@ impl ConversationMemory {
             }
             if looked_at >= LOOKED_AT {
                 // A number without a turn is a valid mark too.
-                let oldest = turns.first().map_or(TurnId { seq: from, nonce: 0 }, |kept| kept.id);
+                let oldest = turns.first().map_or(
+                    TurnId {
+                        seq: from,
+                        nonce: 0,
+                    },
+                    |kept| kept.id,
+                );
                 page.next = Some(oldest).filter(|id| id.seq > state.head.first);
                 return Ok(page);
             }
@@ -109,21 +131,27 @@ impl ConversationMemory {
             created_at: kept.created_at,
             size_bytes: kept.bytes,
             tokens: kept.tokens,
-            folded: strategy == Strategy::RollingSummary && kept.id.seq <= state.checkpoint.covers_through,
+            folded: strategy == Strategy::RollingSummary
+                && kept.id.seq <= state.checkpoint.covers_through,
             value: None,
         }
     }
 
     /// Reads a turn by its id.
     async fn kept(&self, namespace: &Namespace, key: &str) -> Result<(StoredState, StoredTurn)> {
-        let id = TurnId::parse(key).filter(|_| !self.keeps_nothing()).ok_or(ConversationError::NotFound)?;
+        let id = TurnId::parse(key)
+            .filter(|_| !self.keeps_nothing())
+            .ok_or(ConversationError::NotFound)?;
         let shared = self.shared();
         let state = shared.visible(shared.rows.state(namespace).await?);
         if !(state.head.first..=state.head.seq).contains(&id.seq) {
             return Err(ConversationError::NotFound);
         }
         let (mut turns, _) = shared.rows.turns(namespace, id.seq, id.seq, 1).await?;
-        let kept = turns.pop().filter(|kept| kept.id == id).ok_or(ConversationError::NotFound)?;
+        let kept = turns
+            .pop()
+            .filter(|kept| kept.id == id)
+            .ok_or(ConversationError::NotFound)?;
         Ok((state, kept))
     }
 
@@ -134,12 +162,16 @@ impl ConversationMemory {
     pub async fn get_turn(&self, identity: &Identity, key: &str) -> Result<TurnDetail> {
         let namespace = &self.gate(identity, "get_item")?;
         let (state, kept) = self.kept(namespace, key).await?;
-        Ok(TurnDetail { item: self.item(&state, &kept), turn: kept.turn })
+        Ok(TurnDetail {
+            item: self.item(&state, &kept),
+            turn: kept.turn,
+        })
     }
 
     /// Deletes a turn, with the event `memory.item_deleted`.
     ///
-    /// If it is in the summary, the summary is rebuilt from the remaining turns, so that nothing of it remains.
+    /// If it is in the summary, the summary is rebuilt from the remaining turns, so that nothing of
+    /// it remains.
     ///
     /// # Errors
     /// `NotFound`; `Contended`, `Corrupt`, `Store`.
@@ -155,7 +187,8 @@ impl ConversationMemory {
                     // The turn may be gone, and its number reused.
                     return Err(ConversationError::Contended);
                 }
-                let (replacement, rebuilds) = self.without(identity, namespace, state, &kept, opening.clone())?;
+                let (replacement, rebuilds) =
+                    self.without(identity, namespace, state, &kept, opening.clone())?;
                 rebuilt.store(rebuilds, std::sync::atomic::Ordering::Relaxed);
                 Ok(Some(replacement))
             });
@@ -168,7 +201,11 @@ impl ConversationMemory {
         if summary_rebuilt {
             self.0.worker.wake(identity, Due::Summarise);
         }
-        Ok(Deleted { deleted: true, remaining_turns: head.turns, summary_rebuilt })
+        Ok(Deleted {
+            deleted: true,
+            remaining_turns: head.turns,
+            summary_rebuilt,
+        })
     }
 
     /// Returns the opening of a conversation after a turn was deleted.
@@ -179,13 +216,20 @@ impl ConversationMemory {
         kept: &StoredTurn,
     ) -> Result<Option<String>> {
         let opening = seen.checkpoint.opening.clone();
-        if !opening.as_deref().is_some_and(|opening| strategies::is_opening_of(opening, &kept.turn)) {
+        if !opening
+            .as_deref()
+            .is_some_and(|opening| strategies::is_opening_of(opening, &kept.turn))
+        {
             return Ok(opening);
         }
         let shared = self.shared();
-        let (oldest, _) = shared.rows.turns(namespace, seen.head.first, seen.head.seq, OPENING_AMONG).await?;
+        let (oldest, _) = shared
+            .rows
+            .turns(namespace, seen.head.first, seen.head.seq, OPENING_AMONG)
+            .await?;
         let mut others = oldest.iter().filter(|other| other.id != kept.id);
-        Ok(others.find_map(|other| strategies::opening(&shared.config, shared.counter, &other.turn)))
+        Ok(others
+            .find_map(|other| strategies::opening(&shared.config, shared.counter, &other.turn)))
     }
 
     /// Returns the conversation without a turn, and whether its summary must be rebuilt.
@@ -200,7 +244,10 @@ impl ConversationMemory {
         let shared = self.shared();
         let seq = kept.id.seq;
         let former = &state.head;
-        if !shared.is_live(state) || !(former.first..=former.seq).contains(&seq) || former.turns == 0 {
+        if !shared.is_live(state)
+            || !(former.first..=former.seq).contains(&seq)
+            || former.turns == 0
+        {
             return Err(ConversationError::NotFound);
         }
         let turns = former.turns - 1;
@@ -223,17 +270,38 @@ impl ConversationMemory {
         if rebuilds {
             // Back to the base of the summary; it is rebuilt from there.
             let base = checkpoint.base.take();
-            lost = base.as_ref().filter(|base| seq <= base.through).map_or(0, |base| base.gone.max(1));
+            lost = base
+                .as_ref()
+                .filter(|base| seq <= base.through)
+                .map_or(0, |base| base.gone.max(1));
             checkpoint.base = base.filter(|base| seq > base.through);
-            let (summary, through) =
-                checkpoint.base.as_ref().map_or_else(Default::default, |base| (base.summary.clone(), base.through));
+            let (summary, through) = checkpoint
+                .base
+                .as_ref()
+                .map_or_else(Default::default, |base| {
+                    (base.summary.clone(), base.through)
+                });
             (checkpoint.summary, checkpoint.covers_through) = (summary, through);
             checkpoint.summary_cut &= checkpoint.base.is_some();
         }
         let mut ops = Ops::new(namespace.clone());
         ops.delete_turn(seq);
-        let event = EventKind::MemoryItemDeleted { who: identity.who(), key: kept.id.to_string() };
-        Ok((Replacement { head, checkpoint, ops, reason: None, event: Some(event), lost, needs: None }, rebuilds))
+        let event = EventKind::MemoryItemDeleted {
+            who: identity.who(),
+            key: kept.id.to_string(),
+        };
+        Ok((
+            Replacement {
+                head,
+                checkpoint,
+                ops,
+                reason: None,
+                event: Some(event),
+                lost,
+                needs: None,
+            },
+            rebuilds,
+        ))
     }
 
     /// Returns what the strategy makes of the conversation right now.
@@ -255,7 +323,11 @@ impl ConversationMemory {
             kept_bytes: head.bytes,
             backlog_turns: cached.backlog(&self.shared().config),
             omitted_turns: patch.omitted_turns,
-            covers_through: if rolling { checkpoint.covers_through } else { 0 },
+            covers_through: if rolling {
+                checkpoint.covers_through
+            } else {
+                0
+            },
             generation: head.generation,
             failures: if rolling { checkpoint.failures } else { 0 },
             last_failure: checkpoint.last_failure.clone().filter(|_| rolling),
@@ -266,10 +338,24 @@ impl ConversationMemory {
 /// Returns whether a text of the turn contains the needle, which is in lower case.
 fn holds(turn: &ConversationTurn, needle: &str) -> bool {
     let digest = turn.trajectory_digest.iter().flat_map(|digest| {
-        let lists = [&digest.tools_invoked, &digest.artifacts_refs].into_iter().flatten().flatten();
-        lists.map(String::as_str).chain([digest.observations_summary.as_str(), digest.reasoning_summary.as_str()])
+        let lists = [&digest.tools_invoked, &digest.artifacts_refs]
+            .into_iter()
+            .flatten()
+            .flatten();
+        lists.map(String::as_str).chain([
+            digest.observations_summary.as_str(),
+            digest.reasoning_summary.as_str(),
+        ])
     });
     let texts = [turn.user_message.as_str(), turn.assistant_response.as_str()];
-    let refs = turn.artifacts_hidden_refs.iter().flatten().map(String::as_str);
-    texts.into_iter().chain(digest).chain(refs).any(|text| text.to_lowercase().contains(needle))
+    let refs = turn
+        .artifacts_hidden_refs
+        .iter()
+        .flatten()
+        .map(String::as_str);
+    texts
+        .into_iter()
+        .chain(digest)
+        .chain(refs)
+        .any(|text| text.to_lowercase().contains(needle))
 }

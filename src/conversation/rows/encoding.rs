@@ -37,7 +37,12 @@ pub(crate) fn block_prefix(seq: u64, zeros: usize) -> String {
 /// Returns the common key prefix of a range of turns.
 pub(crate) fn common_prefix(from: u64, through: u64) -> String {
     let (mut key, last) = (turn_key(from), turn_key(through));
-    key.truncate(key.bytes().zip(last.bytes()).take_while(|(a, b)| a == b).count());
+    key.truncate(
+        key.bytes()
+            .zip(last.bytes())
+            .take_while(|(a, b)| a == b)
+            .count(),
+    );
     key
 }
 
@@ -56,7 +61,10 @@ pub(crate) fn prefixes_through(last: u64) -> Vec<String> {
 
 /// Parses the sequence number in the key of a turn.
 pub(crate) fn seq_of(key: &str) -> Option<u64> {
-    key.strip_prefix(TURNS).filter(|digits| digits.len() == 20)?.parse().ok()
+    key.strip_prefix(TURNS)
+        .filter(|digits| digits.len() == 20)?
+        .parse()
+        .ok()
 }
 
 /// Returns the key of an idempotency row.
@@ -78,7 +86,8 @@ helmdeck_core::redacted_debug!(EncodedTurn, this => tokens = this.tokens, bytes 
 impl EncodedTurn {
     /// Returns the value of the turn's row: a line `<nonce> <counter> <tokens>`, then its JSON.
     pub(crate) fn value(&self, id: TurnId, counter: TokenCounter) -> Bytes {
-        let mut value = format!("{:08x} {} {}\n", id.nonce, letter(counter), self.tokens).into_bytes();
+        let mut value =
+            format!("{:08x} {} {}\n", id.nonce, letter(counter), self.tokens).into_bytes();
         value.extend_from_slice(&self.json);
         value.into()
     }
@@ -90,7 +99,12 @@ impl EncodedTurn {
 }
 
 /// Parses a turn; `None` if the row is malformed.
-pub(crate) fn read_turn(seq: u64, entry: &Entry, counter: Counter, kind: TokenCounter) -> Option<StoredTurn> {
+pub(crate) fn read_turn(
+    seq: u64,
+    entry: &Entry,
+    counter: Counter,
+    kind: TokenCounter,
+) -> Option<StoredTurn> {
     let end = entry.value.iter().position(|byte| *byte == b'\n')?;
     let mut words = std::str::from_utf8(&entry.value[..end]).ok()?.split(' ');
     let nonce = u32::from_str_radix(words.next()?, 16).ok()?;
@@ -98,7 +112,11 @@ pub(crate) fn read_turn(seq: u64, entry: &Entry, counter: Counter, kind: TokenCo
     let tokens = words.next()?.parse().ok()?;
     let turn = wire::read_turn(&entry.value[end + 1..]).ok()?;
     // It was written with another counter.
-    let tokens = if counted == letter(kind) { tokens } else { counter.turn(&turn) };
+    let tokens = if counted == letter(kind) {
+        tokens
+    } else {
+        counter.turn(&turn)
+    };
     Some(StoredTurn {
         id: TurnId { seq, nonce },
         tokens,
@@ -129,26 +147,35 @@ pub(crate) struct Once {
 impl Once {
     /// Encodes it.
     pub(crate) fn value(&self) -> Bytes {
-        format!("{} {} {}", self.id, self.tokens, self.digest).into_bytes().into()
+        format!("{} {} {}", self.id, self.tokens, self.digest)
+            .into_bytes()
+            .into()
     }
 
     /// Decodes it.
     pub(crate) fn read(value: &[u8]) -> Option<Self> {
         let mut words = std::str::from_utf8(value).ok()?.split(' ');
         let (id, tokens) = (TurnId::parse(words.next()?)?, words.next()?.parse().ok()?);
-        Some(Self { id, tokens, digest: words.next().unwrap_or_default().to_owned() })
+        Some(Self {
+            id,
+            tokens,
+            digest: words.next().unwrap_or_default().to_owned(),
+        })
     }
 }
 
 /// Encodes a head or a checkpoint.
 pub(crate) fn write<T: Serialize>(value: &T) -> Result<Bytes> {
-    serde_json::to_vec(value).map(Into::into).map_err(|error| ConversationError::Corrupt(error.to_string()))
+    serde_json::to_vec(value)
+        .map(Into::into)
+        .map_err(|error| ConversationError::Corrupt(error.to_string()))
 }
 
 /// Decodes a head or a checkpoint; `what` names it in the error.
 pub(crate) fn read<T: DeserializeOwned>(what: &'static str, entry: &Entry) -> Result<T> {
     // The parser's message may repeat a part of a summary.
-    serde_json::from_slice(&entry.value).map_err(|_| ConversationError::Corrupt(format!("its {what} makes no sense")))
+    serde_json::from_slice(&entry.value)
+        .map_err(|_| ConversationError::Corrupt(format!("its {what} makes no sense")))
 }
 
 #[cfg(test)]
@@ -159,11 +186,20 @@ mod tests {
     fn prefixes_cover_numbers_up_to_limit() {
         for last in [0, 7, 9, 10, 99, 100, 1234, u64::MAX] {
             let prefixes = prefixes_through(last);
-            let hits = |seq: u64| prefixes.iter().filter(|prefix| turn_key(seq).starts_with(prefix.as_str())).count();
+            let hits = |seq: u64| {
+                prefixes
+                    .iter()
+                    .filter(|prefix| turn_key(seq).starts_with(prefix.as_str()))
+                    .count()
+            };
             for seq in [0, last / 10, last / 3, last.saturating_sub(1), last] {
                 assert_eq!(hits(seq), 1, "{seq} of {last}");
             }
-            for seq in [last.saturating_add(1), last.saturating_add(9), last.saturating_mul(10).saturating_add(1)] {
+            for seq in [
+                last.saturating_add(1),
+                last.saturating_add(9),
+                last.saturating_mul(10).saturating_add(1),
+            ] {
                 assert_eq!(hits(seq), usize::from(seq <= last), "{seq} over {last}");
             }
         }
@@ -175,18 +211,36 @@ mod tests {
         assert_eq!(block_prefix(1234, 0), turn_key(1234));
         assert_eq!(seq_of(&turn_key(1234)), Some(1234));
         assert_eq!(common_prefix(1234, 1267), block_prefix(1234, 2));
-        assert_eq!((common_prefix(0, u64::MAX), common_prefix(7, 7)), (TURNS.to_owned(), turn_key(7)));
-        for odd in ["turn/12", "~head", "turn/0000000000000000001x", "turn/99999999999999999999"] {
+        assert_eq!(
+            (common_prefix(0, u64::MAX), common_prefix(7, 7)),
+            (TURNS.to_owned(), turn_key(7))
+        );
+        for odd in [
+            "turn/12",
+            "~head",
+            "turn/0000000000000000001x",
+            "turn/99999999999999999999",
+        ] {
             assert_eq!(seq_of(odd), None, "{odd}");
         }
     }
 
     #[test]
     fn what_is_remembered_of_a_name_reads_back() {
-        let once = Once { id: TurnId::new(7), tokens: 42, digest: "ab".to_owned() };
+        let once = Once {
+            id: TurnId::new(7),
+            tokens: 42,
+            digest: "ab".to_owned(),
+        };
         assert_eq!(Once::read(&once.value()), Some(once.clone()));
-        let before = Once { digest: String::new(), ..once };
-        assert_eq!(Once::read(format!("{} 42", before.id).as_bytes()), Some(before));
+        let before = Once {
+            digest: String::new(),
+            ..once
+        };
+        assert_eq!(
+            Once::read(format!("{} 42", before.id).as_bytes()),
+            Some(before)
+        );
         assert_eq!(Once::read(b"nonsense"), None);
     }
 }

@@ -1,6 +1,7 @@
 //! Rows of conversations; no other module knows them.
 //!
-//! All rows of a conversation are entries of kind `conversation` in the namespace (tenant, user, conversation id):
+//! All rows of a conversation are entries of kind `conversation` in the namespace (tenant, user,
+//! conversation id):
 //!
 //! | key | holds |
 //! |---|---|
@@ -9,13 +10,13 @@
 //! | `turn/<20 digits>` | a turn, by its sequence number; written once, never replaced |
 //! | `once/<name>` | the id of the turn that was added with this idempotency key; expires after a day |
 //!
-//! The keys sort so that one descending scan reads head, checkpoint and the newest turns of one moment. Each write
-//! expects the head that it read. So the writes of several processes are in one order, and sequence numbers are neither
-//! reused nor filled in later. Turns outside `first..=seq` of the head are orphans of an interrupted write; they are
-//! swept.
+//! The keys sort so that one descending scan reads head, checkpoint and the newest turns of one
+//! moment. Each write expects the head that it read. So the writes of several processes are in one
+//! order, and sequence numbers are neither reused nor filled in later. Turns outside `first..=seq`
+//! of the head are orphans of an interrupted write; they are swept.
 //!
-//! Generations, and the versions of head and checkpoint, start at random numbers. So a process that still caches a
-//! forgotten conversation never takes its successor for it.
+//! Generations, and the versions of head and checkpoint, start at random numbers. So a process that
+//! still caches a forgotten conversation never takes its successor for it.
 
 pub(crate) mod encoding;
 mod orphans;
@@ -127,7 +128,8 @@ impl StoredTurn {
     /// What its row has beside the two texts is counted with two bytes for a token.
     pub(crate) fn room(&self) -> u64 {
         let texts = (self.turn.user_message.len() + self.turn.assistant_response.len()) as u64;
-        self.tokens.saturating_add(self.bytes.saturating_sub(texts) / 2)
+        self.tokens
+            .saturating_add(self.bytes.saturating_sub(texts) / 2)
     }
 }
 
@@ -157,7 +159,9 @@ impl Checkpoint {
 
     /// Returns the tokens of a context without turns.
     pub(crate) fn fixed(&self, counter: Counter) -> u64 {
-        counter.count(&self.summary) + self.goal().map_or(0, |goal| counter.count(goal)) + FRAME_TOKENS
+        counter.count(&self.summary)
+            + self.goal().map_or(0, |goal| counter.count(goal))
+            + FRAME_TOKENS
     }
 }
 
@@ -182,15 +186,18 @@ impl StoredState {
     ///
     /// It expires when `ttl` has passed since the last write (0 = never).
     pub(crate) fn is_live(&self, now: Timestamp, ttl: Duration) -> bool {
-        self.touched_at.is_some_and(|touched| ttl.is_zero() || now.since(touched) < ttl)
+        self.touched_at
+            .is_some_and(|touched| ttl.is_zero() || now.since(touched) < ttl)
     }
 
     /// Returns whether this is the same conversation as `earlier`.
     ///
-    /// A conversation that was started after `earlier` was forgotten is another one: versions grow by one, and start at
-    /// random.
+    /// A conversation that was started after `earlier` was forgotten is another one: versions grow
+    /// by one, and start at random.
     pub(crate) fn continues(&self, earlier: &Self) -> bool {
-        let steps = self.checkpoint_version.checked_sub(earlier.checkpoint_version);
+        let steps = self
+            .checkpoint_version
+            .checked_sub(earlier.checkpoint_version);
         earlier.checkpoint_version != 0 && steps.is_some_and(|steps| steps < 1 << 32)
     }
 }
@@ -217,8 +224,18 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    pub(crate) fn new(store: Arc<dyn Store>, counter: Counter, kind: TokenCounter, clock: Arc<dyn Clock>) -> Self {
-        Self { store, counter, kind, clock }
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        counter: Counter,
+        kind: TokenCounter,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            store,
+            counter,
+            kind,
+            clock,
+        }
     }
 
     /// Returns the store, for locks and lists of namespaces.
@@ -231,11 +248,26 @@ impl Rows {
     /// # Errors
     /// `Corrupt` if one of them is unreadable; `Store`.
     pub(crate) async fn state(&self, namespace: &Namespace) -> Result<StoredState> {
-        let scan = self.store.scan(namespace, Kind::Conversation, encoding::STATE, Order::KeyDescending, 2).await?;
+        let scan = self
+            .store
+            .scan(
+                namespace,
+                Kind::Conversation,
+                encoding::STATE,
+                Order::KeyDescending,
+                2,
+            )
+            .await?;
         let state = read_state(&scan.entries)?;
         if scan.unreadable > 0 {
-            let what = if state.head_version == 0 { "head" } else { "checkpoint" };
-            return Err(ConversationError::Corrupt(format!("its {what} does not open")));
+            let what = if state.head_version == 0 {
+                "head"
+            } else {
+                "checkpoint"
+            };
+            return Err(ConversationError::Corrupt(format!(
+                "its {what} does not open"
+            )));
         }
         Ok(state)
     }
@@ -247,7 +279,16 @@ impl Rows {
     pub(crate) async fn load(&self, namespace: &Namespace, limit: usize) -> Result<Loaded> {
         let limit = limit.saturating_add(2);
         let (scan, state) = loop {
-            let scan = self.store.scan(namespace, Kind::Conversation, "", Order::KeyDescending, limit).await?;
+            let scan = self
+                .store
+                .scan(
+                    namespace,
+                    Kind::Conversation,
+                    "",
+                    Order::KeyDescending,
+                    limit,
+                )
+                .await?;
             let state = read_state(&scan.entries)?;
             if state.head_version != 0 && (state.checkpoint_version != 0 || scan.unreadable == 0) {
                 break (scan, state);
@@ -255,15 +296,22 @@ impl Rows {
             // Absent or damaged: the short scan shows which.
             let short = self.state(namespace).await?;
             if short.head_version == 0 {
-                return Ok(Loaded { from: short.head.first, state: short, ..Loaded::default() });
+                return Ok(Loaded {
+                    from: short.head.first,
+                    state: short,
+                    ..Loaded::default()
+                });
             }
-            if (short.head_version, short.checkpoint_version) == (state.head_version, state.checkpoint_version) {
+            if (short.head_version, short.checkpoint_version)
+                == (state.head_version, state.checkpoint_version)
+            {
                 // There is no checkpoint; the unreadable rows are turns.
                 break (scan, state);
             }
         };
         let (first, last) = (state.head.first, state.head.seq);
-        let mut complete = (scan.entries.len() as u64).saturating_add(scan.unreadable) < limit as u64;
+        let mut complete =
+            (scan.entries.len() as u64).saturating_add(scan.unreadable) < limit as u64;
         let (mut turns, mut odd, mut orphans) = (Vec::new(), scan.unreadable, false);
         let mut from = last + 1;
         for entry in &scan.entries {
@@ -285,7 +333,12 @@ impl Rows {
             // Orphans of a restore fill the scan; the sweep removes them later.
             let from = (last + 1).saturating_sub(limit as u64).max(first);
             let (turns, unreadable) = self.turns(namespace, from, last, usize::MAX).await?;
-            return Ok(Loaded { state, turns, from, unreadable });
+            return Ok(Loaded {
+                state,
+                turns,
+                from,
+                unreadable,
+            });
         }
         if complete {
             from = first;
@@ -293,10 +346,18 @@ impl Rows {
         let unreadable = if odd == 0 {
             0
         } else {
-            let there = self.keys(namespace, encoding::TURNS, from, last).await?.len();
+            let there = self
+                .keys(namespace, encoding::TURNS, from, last)
+                .await?
+                .len();
             there.saturating_sub(turns.len()) as u64
         };
-        Ok(Loaded { state, turns, from, unreadable })
+        Ok(Loaded {
+            state,
+            turns,
+            from,
+            unreadable,
+        })
     }
 
     /// Reads up to `limit` stored turns of a range, oldest first, and counts the unreadable ones.
@@ -310,16 +371,22 @@ impl Rows {
         let (mut turns, mut unreadable) = (Vec::new(), 0);
         let mut seq = from;
         while seq <= through && turns.len() < limit {
-            let wanted = (limit - turns.len()).min(usize::try_from(through - seq).unwrap_or(usize::MAX));
+            let wanted =
+                (limit - turns.len()).min(usize::try_from(through - seq).unwrap_or(usize::MAX));
             let zeros = if wanted > 10 { 2 } else { 1 };
             let size = 10_u64.pow(zeros);
             let last = (seq - seq % size + size - 1).min(through);
             let prefix = encoding::block_prefix(seq, zeros as usize);
             let order = Order::KeyAscending;
-            let scan = self.store.scan(namespace, Kind::Conversation, &prefix, order, size as usize).await?;
+            let scan = self
+                .store
+                .scan(namespace, Kind::Conversation, &prefix, order, size as usize)
+                .await?;
             let (mut odd, mut found, mut end) = (scan.unreadable, 0, last);
             for entry in &scan.entries {
-                let Some(at) = encoding::seq_of(&entry.meta.key).filter(|at| (seq..=last).contains(at)) else {
+                let Some(at) =
+                    encoding::seq_of(&entry.meta.key).filter(|at| (seq..=last).contains(at))
+                else {
                     continue;
                 };
                 match encoding::read_turn(at, entry, self.counter, self.kind) {
@@ -338,23 +405,42 @@ impl Rows {
                 let there = self.keys(namespace, &prefix, seq, end).await?.len() as u64;
                 unreadable += there.saturating_sub(found);
             }
-            let Some(next) = last.checked_add(1) else { break };
+            let Some(next) = last.checked_add(1) else {
+                break;
+            };
             seq = next;
         }
         Ok((turns, unreadable))
     }
 
-    /// Returns the sequence numbers of the stored turns of a range, readable or not, in ascending order.
-    pub(crate) async fn keys(&self, namespace: &Namespace, prefix: &str, from: u64, through: u64) -> Result<Vec<u64>> {
+    /// Returns the sequence numbers of the stored turns of a range, readable or not, in ascending
+    /// order.
+    pub(crate) async fn keys(
+        &self,
+        namespace: &Namespace,
+        prefix: &str,
+        from: u64,
+        through: u64,
+    ) -> Result<Vec<u64>> {
         let mut found = Vec::new();
         let mut after = None;
         // Reads only the rows of the range's blocks.
         let common = encoding::common_prefix(from, through);
-        let prefix = if common.starts_with(prefix) { &common } else { prefix };
+        let prefix = if common.starts_with(prefix) {
+            &common
+        } else {
+            prefix
+        };
         loop {
             let page = Page { limit: 1000, after };
-            let page = self.store.list(namespace, Kind::Conversation, prefix, page).await?;
-            let keys = page.entries.iter().filter_map(|meta| encoding::seq_of(&meta.key));
+            let page = self
+                .store
+                .list(namespace, Kind::Conversation, prefix, page)
+                .await?;
+            let keys = page
+                .entries
+                .iter()
+                .filter_map(|meta| encoding::seq_of(&meta.key));
             found.extend(keys.filter(|seq| (from..=through).contains(seq)));
             after = page.next;
             if after.is_none() {
@@ -366,7 +452,10 @@ impl Rows {
 
     /// Returns the turn that was added with an idempotency key within the last day.
     pub(crate) async fn once(&self, namespace: &Namespace, name: &str) -> Result<Option<Once>> {
-        let entry = self.store.get(namespace, Kind::Conversation, &encoding::once_key(name)).await?;
+        let entry = self
+            .store
+            .get(namespace, Kind::Conversation, &encoding::once_key(name))
+            .await?;
         Ok(entry.and_then(|entry| Once::read(&entry.value)))
     }
 }
@@ -393,9 +482,13 @@ fn read_state(entries: &[Entry]) -> Result<StoredState> {
     }
     if state.head_version == 0 {
         state.head.first = state.head.seq + 1;
-    } else if state.head.first == 0 || state.head.first > state.head.seq.saturating_add(1) || state.head.seq == u64::MAX
+    } else if state.head.first == 0
+        || state.head.first > state.head.seq.saturating_add(1)
+        || state.head.seq == u64::MAX
     {
-        return Err(ConversationError::Corrupt("its head makes no sense".to_owned()));
+        return Err(ConversationError::Corrupt(
+            "its head makes no sense".to_owned(),
+        ));
     }
     Ok(state)
 }

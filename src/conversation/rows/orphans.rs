@@ -25,23 +25,44 @@ pub(crate) struct Orphans {
 impl Rows {
     /// Returns when the checkpoint was last written; `None` without a checkpoint.
     pub(crate) async fn checkpoint_at(&self, namespace: &Namespace) -> Result<Option<Timestamp>> {
-        let page = Page { limit: 2, after: None };
-        let page = self.store.list(namespace, Kind::Conversation, encoding::STATE, page).await?;
-        let found = page.entries.iter().find(|meta| meta.key == encoding::CHECKPOINT);
+        let page = Page {
+            limit: 2,
+            after: None,
+        };
+        let page = self
+            .store
+            .list(namespace, Kind::Conversation, encoding::STATE, page)
+            .await?;
+        let found = page
+            .entries
+            .iter()
+            .find(|meta| meta.key == encoding::CHECKPOINT);
         Ok(found.map(|meta| meta.updated_at))
     }
 
     /// Returns whether there is any row.
     pub(crate) async fn is_any(&self, namespace: &Namespace) -> Result<bool> {
-        let page = Page { limit: 1, after: None };
-        let page = self.store.list(namespace, Kind::Conversation, "", page).await?;
+        let page = Page {
+            limit: 1,
+            after: None,
+        };
+        let page = self
+            .store
+            .list(namespace, Kind::Conversation, "", page)
+            .await?;
         Ok(!page.entries.is_empty() || page.next.is_some())
     }
 
-    /// Finds turns below the head's range, and turns far above it that were written before `before`.
+    /// Finds turns below the head's range, and turns far above it that were written before
+    /// `before`.
     ///
     /// Cheap if there are none.
-    pub(crate) async fn orphans(&self, namespace: &Namespace, head: &Head, before: Timestamp) -> Result<Orphans> {
+    pub(crate) async fn orphans(
+        &self,
+        namespace: &Namespace,
+        head: &Head,
+        before: Timestamp,
+    ) -> Result<Orphans> {
         let mut orphans = Orphans::default();
         if !self.is_outside(namespace, head).await? {
             return Ok(orphans);
@@ -49,11 +70,16 @@ impl Rows {
         let mut after = None;
         loop {
             let page = Page { limit: 1000, after };
-            let page = self.store.list(namespace, Kind::Conversation, encoding::TURNS, page).await?;
+            let page = self
+                .store
+                .list(namespace, Kind::Conversation, encoding::TURNS, page)
+                .await?;
             for meta in &page.entries {
                 match encoding::seq_of(&meta.key) {
                     Some(seq) if seq < head.first => orphans.dead.push(seq),
-                    Some(seq) if seq > head.seq && meta.updated_at >= before => orphans.young = true,
+                    Some(seq) if seq > head.seq && meta.updated_at >= before => {
+                        orphans.young = true
+                    }
                     Some(seq) if seq > head.seq.saturating_add(ABOVE) => orphans.dead.push(seq),
                     _ => {}
                 }
@@ -68,9 +94,15 @@ impl Rows {
     /// Returns whether the first or last turn is outside the head's range.
     async fn is_outside(&self, namespace: &Namespace, head: &Head) -> Result<bool> {
         for order in [Order::KeyAscending, Order::KeyDescending] {
-            let scan = self.store.scan(namespace, Kind::Conversation, encoding::TURNS, order, 1).await?;
+            let scan = self
+                .store
+                .scan(namespace, Kind::Conversation, encoding::TURNS, order, 1)
+                .await?;
             let known = |seq| (head.first..=head.seq).contains(&seq);
-            let seq = scan.entries.first().and_then(|entry| encoding::seq_of(&entry.meta.key));
+            let seq = scan
+                .entries
+                .first()
+                .and_then(|entry| encoding::seq_of(&entry.meta.key));
             // An unreadable row may be anything.
             if scan.unreadable > 0 || seq.is_some_and(|seq| !known(seq)) {
                 return Ok(true);
@@ -79,11 +111,17 @@ impl Rows {
         Ok(false)
     }
 
-    /// Deletes orphans if the conversation is unchanged since `state` was read, and returns their number.
+    /// Deletes orphans if the conversation is unchanged since `state` was read, and returns their
+    /// number.
     ///
-    /// A forgotten conversation that begins again uses the same sequence numbers: what was an orphan of the old one may
-    /// be a turn of the new one.
-    pub(crate) async fn clean(&self, namespace: &Namespace, state: &StoredState, orphans: &Orphans) -> Result<u64> {
+    /// A forgotten conversation that begins again uses the same sequence numbers: what was an
+    /// orphan of the old one may be a turn of the new one.
+    pub(crate) async fn clean(
+        &self,
+        namespace: &Namespace,
+        state: &StoredState,
+        orphans: &Orphans,
+    ) -> Result<u64> {
         let mut state = state.clone();
         let mut count = 0;
         for seqs in orphans.dead.chunks(BATCH) {
@@ -95,7 +133,9 @@ impl Rows {
                 continue;
             }
             // The head is replaced only to detect other writers.
-            let Some(done) = self.replace(&state, Some(&state.head), None, ops).await? else { break };
+            let Some(done) = self.replace(&state, Some(&state.head), None, ops).await? else {
+                break;
+            };
             state.head_version = done.head_version;
             count += done.deleted;
         }
@@ -107,6 +147,9 @@ impl Rows {
         let mut ops = Ops::new(namespace.clone());
         ops.delete_prefix("");
         // The head is replaced only to detect other writers.
-        Ok(self.replace(state, Some(&state.head), None, ops).await?.is_some())
+        Ok(self
+            .replace(state, Some(&state.head), None, ops)
+            .await?
+            .is_some())
     }
 }

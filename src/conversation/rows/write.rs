@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use helmdeck_core::Timestamp;
-use helmdeck_memory::{Delete, EntryMeta, Kind, Namespace, Op, Page, Put, Restore, StoreError, Written};
+use helmdeck_memory::{
+    Delete, EntryMeta, Kind, Namespace, Op, Page, Put, Restore, StoreError, Written,
+};
 
 use super::{Checkpoint, Head, Once, Rows, StoredState, encoding};
 use crate::error::{ConversationError, Result};
@@ -36,7 +38,10 @@ helmdeck_core::redacted_debug!(Ops, this => ops = this.ops.len());
 
 impl Ops {
     pub(crate) const fn new(namespace: Namespace) -> Self {
-        Self { namespace, ops: Vec::new() }
+        Self {
+            namespace,
+            ops: Vec::new(),
+        }
     }
 
     /// Deletes every turn and every idempotency key.
@@ -79,7 +84,12 @@ impl Ops {
 
     /// Stores an idempotency key for a day.
     pub(crate) fn put_once(&mut self, name: &str, once: &Once) {
-        self.put(encoding::once_key(name), once.value(), Some(0), Some(ONCE_FOR));
+        self.put(
+            encoding::once_key(name),
+            once.value(),
+            Some(0),
+            Some(ONCE_FOR),
+        );
     }
 
     /// Returns the number of operations.
@@ -87,9 +97,19 @@ impl Ops {
         self.ops.len()
     }
 
-    fn put(&mut self, key: String, value: Bytes, expect_version: Option<u64>, ttl: Option<Duration>) {
+    fn put(
+        &mut self,
+        key: String,
+        value: Bytes,
+        expect_version: Option<u64>,
+        ttl: Option<Duration>,
+    ) {
         let put = Put::new(self.namespace.clone(), Kind::Conversation, key, value);
-        self.ops.push(Op::Put(Put { expect_version, ttl, ..put }));
+        self.ops.push(Op::Put(Put {
+            expect_version,
+            ttl,
+            ..put
+        }));
     }
 
     /// Replaces a row at a version; a new one starts at a random version.
@@ -101,15 +121,19 @@ impl Ops {
             updated_at: now,
             expires_at: None,
         });
-        self.ops.push(Op::Put(Put { expect_version: Some(version), restore, ..put }));
+        self.ops.push(Op::Put(Put {
+            expect_version: Some(version),
+            restore,
+            ..put
+        }));
     }
 }
 
 impl Rows {
     /// Replaces head and checkpoint (`None` = unchanged), with `more` in the same atomic batch.
     ///
-    /// They must still have the versions of `state`. Returns `None` if another writer was faster, or a row exists that
-    /// `more` expects not to.
+    /// They must still have the versions of `state`. Returns `None` if another writer was faster,
+    /// or a row exists that `more` expects not to.
     pub(crate) async fn replace(
         &self,
         state: &StoredState,
@@ -120,10 +144,20 @@ impl Rows {
         let now = self.clock.now();
         let mut ops = Ops::new(more.namespace);
         if let Some(head) = head {
-            ops.replace(encoding::HEAD, state.head_version, encoding::write(head)?, now);
+            ops.replace(
+                encoding::HEAD,
+                state.head_version,
+                encoding::write(head)?,
+                now,
+            );
         }
         if let Some(checkpoint) = checkpoint {
-            ops.replace(encoding::CHECKPOINT, state.checkpoint_version, encoding::write(checkpoint)?, now);
+            ops.replace(
+                encoding::CHECKPOINT,
+                state.checkpoint_version,
+                encoding::write(checkpoint)?,
+                now,
+            );
         }
         ops.ops.extend(more.ops);
         let written = match self.store().write(ops.ops).await {
@@ -131,7 +165,10 @@ impl Rows {
             Err(StoreError::VersionMismatch { .. } | StoreError::NotNewer) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let mut done = Replaced { at: now, ..Replaced::default() };
+        let mut done = Replaced {
+            at: now,
+            ..Replaced::default()
+        };
         for written in written {
             match written {
                 Written::Put(meta) => note(&mut done, &meta),
@@ -143,8 +180,8 @@ impl Rows {
 
     /// Replaces the checkpoint if it still has the version of `state`.
     ///
-    /// Returns the new version; `None` if it hasn't. A new generation replaces head and checkpoint together, so the
-    /// version identifies the generation too.
+    /// Returns the new version; `None` if it hasn't. A new generation replaces head and checkpoint
+    /// together, so the version identifies the generation too.
     pub(crate) async fn commit(
         &self,
         namespace: &Namespace,
@@ -167,16 +204,25 @@ impl Rows {
     /// It has the stored versions, and a head above every stored turn.
     pub(crate) async fn wreck(&self, namespace: &Namespace) -> Result<StoredState> {
         let kind = Kind::Conversation;
-        let rows = self.store().list(namespace, kind, encoding::STATE, Page::default()).await?;
+        let rows = self
+            .store()
+            .list(namespace, kind, encoding::STATE, Page::default())
+            .await?;
         let mut state = StoredState::default();
         for meta in rows.entries {
             match meta.key.as_str() {
-                encoding::HEAD => (state.head_version, state.touched_at) = (meta.version, Some(meta.updated_at)),
+                encoding::HEAD => {
+                    (state.head_version, state.touched_at) = (meta.version, Some(meta.updated_at))
+                }
                 encoding::CHECKPOINT => state.checkpoint_version = meta.version,
                 _ => {}
             }
         }
-        let newest = self.keys(namespace, encoding::TURNS, 0, u64::MAX).await?.pop().unwrap_or_default();
+        let newest = self
+            .keys(namespace, encoding::TURNS, 0, u64::MAX)
+            .await?
+            .pop()
+            .unwrap_or_default();
         state.head.seq = staging(newest);
         state.head.first = state.head.seq + 1;
         // The old generation is unknown.
@@ -192,7 +238,9 @@ impl Rows {
         ops.delete_prefix("");
         match self.store().write(ops.ops).await?.first() {
             Some(Written::Deleted(turns)) => Ok(*turns),
-            _ => Err(ConversationError::Corrupt("a delete answered with something else".to_owned())),
+            _ => Err(ConversationError::Corrupt(
+                "a delete answered with something else".to_owned(),
+            )),
         }
     }
 }
@@ -222,7 +270,9 @@ pub(crate) fn new_generation() -> u64 {
 fn random() -> u64 {
     let part = || {
         let bytes = uuid::Uuid::now_v7().into_bytes();
-        u64::from(u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]))
+        u64::from(u32::from_be_bytes([
+            bytes[12], bytes[13], bytes[14], bytes[15],
+        ]))
     };
     part() << 32 | part()
 }

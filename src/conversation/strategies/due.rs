@@ -14,11 +14,18 @@ pub(crate) fn oldest_raw(strategy: Strategy, head: &Head, covers_through: u64) -
     }
 }
 
-/// Returns how many of the oldest unsummarised turns are due to be summarised, for `rolling_summary`.
+/// Returns how many of the oldest unsummarised turns are due to be summarised, for
+/// `rolling_summary`.
 ///
-/// `fixed` is the tokens of a context without turns, `unsummarised` the number of turns after the summary, and
-/// `newest_first` the room of at least the newest `recent_turns` of them. The newest turn is never due.
-pub(crate) fn backlog(config: &Config, fixed: u64, unsummarised: u64, newest_first: impl Iterator<Item = u64>) -> u64 {
+/// `fixed` is the tokens of a context without turns, `unsummarised` the number of turns after the
+/// summary, and `newest_first` the room of at least the newest `recent_turns` of them. The newest
+/// turn is never due.
+pub(crate) fn backlog(
+    config: &Config,
+    fixed: u64,
+    unsummarised: u64,
+    newest_first: impl Iterator<Item = u64>,
+) -> u64 {
     let mut kept = 0;
     let mut taken = fixed;
     for tokens in newest_first.take(config.recent_turns) {
@@ -31,7 +38,8 @@ pub(crate) fn backlog(config: &Config, fixed: u64, unsummarised: u64, newest_fir
     unsummarised.saturating_sub(kept)
 }
 
-/// Returns whether the conversation exceeds its limits by so much that removing turns is worth a write.
+/// Returns whether the conversation exceeds its limits by so much that removing turns is worth a
+/// write.
 pub(crate) const fn prune_due(config: &Config, head: &Head) -> bool {
     // With slack, so that a full conversation is not pruned at every turn.
     head.turns > config.max_turns.saturating_add(config.max_turns / 16)

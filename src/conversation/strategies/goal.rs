@@ -13,11 +13,20 @@ const GOAL_TOKENS: u64 = 256;
 /// Returns the maximum tokens of a goal: never more than a quarter of the budget.
 pub(crate) const fn goal_tokens(config: &Config) -> u64 {
     let quarter = config.budget_tokens / 4;
-    if config.budget_tokens == 0 || GOAL_TOKENS < quarter { GOAL_TOKENS } else { quarter }
+    if config.budget_tokens == 0 || GOAL_TOKENS < quarter {
+        GOAL_TOKENS
+    } else {
+        quarter
+    }
 }
 
-/// Returns the opening of a conversation whose earlier turns have none; `None` if this turn has none either.
-pub(crate) fn opening(config: &Config, counter: Counter, turn: &ConversationTurn) -> Option<String> {
+/// Returns the opening of a conversation whose earlier turns have none; `None` if this turn has
+/// none either.
+pub(crate) fn opening(
+    config: &Config,
+    counter: Counter,
+    turn: &ConversationTurn,
+) -> Option<String> {
     let text = turn.user_message.trim();
     if is_greeting(text) {
         return None;

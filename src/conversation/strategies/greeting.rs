@@ -42,7 +42,9 @@ const PHRASES: [&str; 12] = [
 
 /// Returns whether a message is a greeting, or has no word at all.
 pub(super) fn is_greeting(message: &str) -> bool {
-    let mut words = message.split(|character: char| !is_letter(character)).filter(|word| !word.is_empty());
+    let mut words = message
+        .split(|character: char| !is_letter(character))
+        .filter(|word| !word.is_empty());
     words.all(|word| {
         let word = word.to_lowercase();
         WORDS.contains(&word.as_str()) || PHRASES.contains(&word.as_str())

@@ -2,13 +2,23 @@ use super::*;
 use crate::rows::Head;
 
 fn config(recent_turns: usize, budget_tokens: u64) -> Config {
-    Config { strategy: Strategy::RollingSummary, recent_turns, budget_tokens, ..Config::default() }
+    Config {
+        strategy: Strategy::RollingSummary,
+        recent_turns,
+        budget_tokens,
+        ..Config::default()
+    }
 }
 
 #[test]
 fn turns_over_limits_are_due() {
     let due = |recent, budget, fixed, turns: &[u64]| {
-        backlog(&config(recent, budget), fixed, turns.len() as u64, turns.iter().rev().copied())
+        backlog(
+            &config(recent, budget),
+            fixed,
+            turns.len() as u64,
+            turns.iter().rev().copied(),
+        )
     };
     assert_eq!(due(4, 0, 0, &[]), 0);
     assert_eq!(due(4, 0, 9999, &[10; 4]), 0);
@@ -23,11 +33,22 @@ fn turns_over_limits_are_due() {
 
 #[test]
 fn pruning_waits_until_worth_a_write() {
-    let config = Config { max_turns: 100, max_bytes: 1600, ..Config::default() };
-    let head = |turns, bytes| Head { turns, bytes, ..Head::default() };
+    let config = Config {
+        max_turns: 100,
+        max_bytes: 1600,
+        ..Config::default()
+    };
+    let head = |turns, bytes| Head {
+        turns,
+        bytes,
+        ..Head::default()
+    };
     assert!(!prune_due(&config, &head(106, 1700)));
     assert!(prune_due(&config, &head(107, 0)));
     assert!(prune_due(&config, &head(1, 1701)));
-    let small = Config { max_turns: 3, ..config };
+    let small = Config {
+        max_turns: 3,
+        ..config
+    };
     assert!(prune_due(&small, &head(4, 0)) && !prune_due(&small, &head(3, 0)));
 }

@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use helmdeck_core::{Code, Secret};
 use helmdeck_llm::{Answer, Client, Config, Endpoint, Message, Request, Unanswered};
 
-use super::{Failure, SummarizeError, SummarizeRequest, SummarizeResponse, Summarizer, check, prompt};
+use super::{
+    Failure, SummarizeError, SummarizeRequest, SummarizeResponse, Summarizer, check, prompt,
+};
 use crate::config::SummarizerConfig;
 use crate::identity::Identity;
 
@@ -27,7 +29,8 @@ pub struct ChatSummarizer {
 
 /// Returns the client settings for a [`ChatSummarizer`].
 ///
-/// The client sends each request once. Its timeouts are longer than the deadline of a request, which ends slow ones.
+/// The client sends each request once. Its timeouts are longer than the deadline of a request,
+/// which ends slow ones.
 #[must_use]
 pub fn client_config(settings: &SummarizerConfig) -> Config {
     let patience = settings.timeout.saturating_add(Duration::from_secs(1));
@@ -51,7 +54,11 @@ impl ChatSummarizer {
         settings: &SummarizerConfig,
         find_key: impl Fn(&Identity) -> helmdeck_core::Result<Option<Secret>> + Send + Sync + 'static,
     ) -> Self {
-        Self { client, timeout: settings.timeout, find_key: Box::new(find_key) }
+        Self {
+            client,
+            timeout: settings.timeout,
+            find_key: Box::new(find_key),
+        }
     }
 
     /// Asks with temperature and token limit, then without.
@@ -64,8 +71,15 @@ impl ChatSummarizer {
         max_tokens: u32,
         deadline: Option<Instant>,
     ) -> Result<Answer, Unanswered> {
-        let plain = Request { messages, ..Request::default() };
-        let tuned = Request { temperature: Some(TEMPERATURE), max_tokens: Some(max_tokens), ..plain };
+        let plain = Request {
+            messages,
+            ..Request::default()
+        };
+        let tuned = Request {
+            temperature: Some(TEMPERATURE),
+            max_tokens: Some(max_tokens),
+            ..plain
+        };
         match self.client.chat(endpoint, &tuned, deadline).await {
             Err(refused) if refused.error.code() == Code::InvalidInput => {
                 self.client.chat(endpoint, &plain, deadline).await
@@ -83,12 +97,27 @@ impl Summarizer for ChatSummarizer {
         request: SummarizeRequest,
     ) -> Result<SummarizeResponse, SummarizeError> {
         let key = (self.find_key)(identity).map_err(|error| {
-            failed(Failure::Credential, format!("the credential of the summarizer cannot be had ({})", error.code()))
+            failed(
+                Failure::Credential,
+                format!(
+                    "the credential of the summarizer cannot be had ({})",
+                    error.code()
+                ),
+            )
         })?;
-        let endpoint = self.client.endpoint(None, None, key).map_err(|error| match error.code() {
-            Code::Forbidden => failed(Failure::Credential, "the credential is not for the host of the summarizer"),
-            _ => failed(Failure::Refused, "the summarizer has no endpoint, or no model"),
-        })?;
+        let endpoint =
+            self.client
+                .endpoint(None, None, key)
+                .map_err(|error| match error.code() {
+                    Code::Forbidden => failed(
+                        Failure::Credential,
+                        "the credential is not for the host of the summarizer",
+                    ),
+                    _ => failed(
+                        Failure::Refused,
+                        "the summarizer has no endpoint, or no model",
+                    ),
+                })?;
         let messages = prompt::messages(&request);
         let max_tokens = answer_tokens(request.max_tokens);
         // A deadline beyond the clock's range is none.
@@ -97,8 +126,16 @@ impl Summarizer for ChatSummarizer {
         let answer = answer.map_err(|unanswered| {
             let error = unanswered_error(&endpoint, &unanswered);
             // On a busy machine the connection may fail before the deadline is checked.
-            let late = error.reason == Failure::Unavailable && deadline.is_some_and(|at| at <= Instant::now());
-            if late { SummarizeError { reason: Failure::Timeout, ..error } } else { error }
+            let late = error.reason == Failure::Unavailable
+                && deadline.is_some_and(|at| at <= Instant::now());
+            if late {
+                SummarizeError {
+                    reason: Failure::Timeout,
+                    ..error
+                }
+            } else {
+                error
+            }
         })?;
         let asked_bytes = messages[1].bytes();
         match check::summary(&answer, max_tokens, asked_bytes) {
@@ -116,7 +153,11 @@ fn answer_tokens(summary_tokens: u64) -> u32 {
 }
 
 fn failed(reason: Failure, detail: impl Into<String>) -> SummarizeError {
-    SummarizeError { reason, retry_after: None, detail: detail.into() }
+    SummarizeError {
+        reason,
+        retry_after: None,
+        detail: detail.into(),
+    }
 }
 
 fn unanswered_error(endpoint: &Endpoint, unanswered: &Unanswered) -> SummarizeError {
@@ -135,9 +176,21 @@ fn unanswered_error(endpoint: &Endpoint, unanswered: &Unanswered) -> SummarizeEr
     let detail = match reason {
         // The message may repeat the endpoint's words, and those may repeat the turns.
         Failure::Refused => {
-            format!("{} does not accept the request, or has no model {:?}", endpoint.origin(), endpoint.model())
+            format!(
+                "{} does not accept the request, or has no model {:?}",
+                endpoint.origin(),
+                endpoint.model()
+            )
         }
-        _ => [error.message(), &error.cause()].map(str::trim).join(": ").trim_end_matches(": ").to_owned(),
+        _ => [error.message(), &error.cause()]
+            .map(str::trim)
+            .join(": ")
+            .trim_end_matches(": ")
+            .to_owned(),
     };
-    SummarizeError { reason, retry_after: error.retry_after(), detail }
+    SummarizeError {
+        reason,
+        retry_after: error.retry_after(),
+        detail,
+    }
 }

@@ -87,7 +87,15 @@ impl Failure {
     #[must_use]
     pub const fn wants_less(self) -> bool {
         // One of many turns may be the cause.
-        matches!(self, Self::TooLong | Self::Truncated | Self::Looping | Self::Timeout | Self::Garbage | Self::Refused)
+        matches!(
+            self,
+            Self::TooLong
+                | Self::Truncated
+                | Self::Looping
+                | Self::Timeout
+                | Self::Garbage
+                | Self::Refused
+        )
     }
 }
 
@@ -97,7 +105,8 @@ pub trait Summarizer: Send + Sync + 'static {
     /// Summarises turns.
     ///
     /// # Errors
-    /// The reason. Anything but a summary must be an error, also an error text that a model returned.
+    /// The reason. Anything but a summary must be an error, also an error text that a model
+    /// returned.
     async fn summarize(
         &self,
         identity: &Identity,

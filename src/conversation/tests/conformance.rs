@@ -18,8 +18,11 @@ async fn in_memory(strategy: Strategy, sealed: bool) {
             Box::pin(async move {
                 let config = Config::default();
                 if sealed {
-                    Arc::new(DriverStore::sealed(Memory::new(), keyring(), &config, clock).await.unwrap())
-                        as Arc<dyn Store>
+                    Arc::new(
+                        DriverStore::sealed(Memory::new(), keyring(), &config, clock)
+                            .await
+                            .unwrap(),
+                    ) as Arc<dyn Store>
                 } else {
                     Arc::new(DriverStore::plain(Memory::new(), &config, clock)) as Arc<dyn Store>
                 }
@@ -36,12 +39,18 @@ async fn in_a_file(strategy: Strategy, sealed: bool) {
     let count = AtomicU32::new(0);
     conformance::run(
         |clock| {
-            let path = folder.path().join(count.fetch_add(1, Ordering::SeqCst).to_string());
+            let path = folder
+                .path()
+                .join(count.fetch_add(1, Ordering::SeqCst).to_string());
             Box::pin(async move {
                 let config = Config::default();
                 let driver = Sqlite::open(path, &config).unwrap();
                 if sealed {
-                    Arc::new(DriverStore::sealed(driver, keyring(), &config, clock).await.unwrap()) as Arc<dyn Store>
+                    Arc::new(
+                        DriverStore::sealed(driver, keyring(), &config, clock)
+                            .await
+                            .unwrap(),
+                    ) as Arc<dyn Store>
                 } else {
                     Arc::new(DriverStore::plain(driver, &config, clock)) as Arc<dyn Store>
                 }
@@ -65,7 +74,11 @@ async fn in_postgres(strategy: Strategy, sealed: bool) {
                 let config = Config::default();
                 let driver = Postgres::open(&url, &config).await.unwrap();
                 if sealed {
-                    Arc::new(DriverStore::sealed(driver, keyring(), &config, clock).await.unwrap()) as Arc<dyn Store>
+                    Arc::new(
+                        DriverStore::sealed(driver, keyring(), &config, clock)
+                            .await
+                            .unwrap(),
+                    ) as Arc<dyn Store>
                 } else {
                     Arc::new(DriverStore::plain(driver, &config, clock)) as Arc<dyn Store>
                 }
@@ -88,9 +101,10 @@ macro_rules! conforms {
     };
 }
 
-// Seven of 18 combinations. The conformance suite of the store proves that all drivers, plain and sealed, behave alike.
-// Here each strategy runs in memory and on a real file, the one with the most background work on a real server, and one
-// store is plain. On a file and a server only those cases run that the store has a part in.
+// Seven of 18 combinations. The conformance suite of the store proves that all drivers, plain and
+// sealed, behave alike. Here each strategy runs in memory and on a real file, the one with the most
+// background work on a real server, and one store is plain. On a file and a server only those cases
+// run that the store has a part in.
 conforms! {
     none_in_memory_conforms: in_memory None true;
     truncation_in_memory_conforms: in_memory Truncation true;

@@ -46,11 +46,17 @@ use helmdeck_memory::{Config as StoreConfig, DriverStore, Store};
 use crate::conformance::fixture::{add, alice, fold, items, numbers, seen};
 use crate::conformance::{Action, Fixture, eventually, marks};
 use crate::summarizer::Failure;
-use crate::{ConversationError, ConversationFilter, ConversationMemory, Health, Identity, Strategy};
+use crate::{
+    ConversationError, ConversationFilter, ConversationMemory, Health, Identity, Strategy,
+};
 
 fn fixture(strategy: Strategy) -> Fixture {
     let clock = Arc::new(ManualClock::default());
-    let store: Arc<dyn Store> = Arc::new(DriverStore::plain(Memory::new(), &StoreConfig::default(), clock.clone()));
+    let store: Arc<dyn Store> = Arc::new(DriverStore::plain(
+        Memory::new(),
+        &StoreConfig::default(),
+        clock.clone(),
+    ));
     Fixture::new(strategy, store, clock)
 }
 
@@ -59,10 +65,14 @@ fn rolling() -> Fixture {
 }
 
 async fn until(memory: &ConversationMemory, health: Health) {
-    eventually(health.as_str(), async || memory.health(&alice()).await.unwrap() == health).await;
+    eventually(health.as_str(), async || {
+        memory.health(&alice()).await.unwrap() == health
+    })
+    .await;
 }
 
-/// The original: the summary ends as that of the last batch alone, and health says that all is well.
+/// The original: the summary ends as that of the last batch alone, and health says that all is
+/// well.
 #[tokio::test(flavor = "multi_thread")]
 async fn w01_recovery_builds_on_what_was_before() {
     let s = rolling();
@@ -72,10 +82,17 @@ async fn w01_recovery_builds_on_what_was_before() {
     until(&memory, Health::Degraded).await;
     s.summarizer.always(Action::Answer);
     until(&memory, Health::Healthy).await;
-    assert_eq!(memory.context(&alice()).await.unwrap().summary, "[0][1][2][3][4][5]");
+    assert_eq!(
+        memory.context(&alice()).await.unwrap().summary,
+        "[0][1][2][3][4][5]"
+    );
     for call in s.summarizer.calls().iter().filter(|call| call.answered) {
         let before: usize = call.turns[0].parse().unwrap();
-        assert_eq!(call.previous, numbers(0..before), "each batch is told all that was before it");
+        assert_eq!(
+            call.previous,
+            numbers(0..before),
+            "each batch is told all that was before it"
+        );
     }
 }
 
@@ -90,10 +107,26 @@ async fn w19_ids_survive_what_goes_before_them() {
         config.sweep_interval = Duration::from_millis(10);
     });
     let added = add(&memory, &alice(), 0..30).await;
-    eventually("the oldest to go", async || memory.trace(&alice()).await.unwrap().kept_turns == 15).await;
-    let left: Vec<_> = items(&memory, &alice()).await.iter().map(|item| item.key).collect();
-    assert_eq!(left, added[15..].iter().map(|added| added.id.unwrap()).collect::<Vec<_>>());
-    let detail = memory.get_turn(&alice(), &left[0].to_string()).await.unwrap();
+    eventually("the oldest to go", async || {
+        memory.trace(&alice()).await.unwrap().kept_turns == 15
+    })
+    .await;
+    let left: Vec<_> = items(&memory, &alice())
+        .await
+        .iter()
+        .map(|item| item.key)
+        .collect();
+    assert_eq!(
+        left,
+        added[15..]
+            .iter()
+            .map(|added| added.id.unwrap())
+            .collect::<Vec<_>>()
+    );
+    let detail = memory
+        .get_turn(&alice(), &left[0].to_string())
+        .await
+        .unwrap();
     assert_eq!(marks(&detail.turn.user_message), ["15"]);
 }
 
@@ -108,7 +141,10 @@ async fn w26_a_flush_tells_that_all_is_well() {
     add(&memory, &alice(), 0..9).await;
     until(&memory, Health::Degraded).await;
     memory.flush(&alice()).await.unwrap();
-    assert_eq!(s.moves(&alice(), Health::Healthy).last(), Some(&(Health::Healthy, "flushed")));
+    assert_eq!(
+        s.moves(&alice(), Health::Healthy).last(),
+        Some(&(Health::Healthy, "flushed"))
+    );
     assert_eq!(memory.health(&alice()).await.unwrap(), Health::Healthy);
 }
 
@@ -122,12 +158,26 @@ async fn w27_flood_of_rejections_is_bounded() {
     let memory = s.open();
     let nobody = Identity::new("", "user-1", "session-1");
     for _ in 0..10_000 {
-        assert!(matches!(memory.context(&nobody).await, Err(ConversationError::IdentityRequired { .. })));
+        assert!(matches!(
+            memory.context(&nobody).await,
+            Err(ConversationError::IdentityRequired { .. })
+        ));
     }
     assert_eq!(memory.metrics().identities_rejected, 10_000);
-    assert_eq!(memory.list_conversations(&ConversationFilter::default()).await.unwrap().identity_rejected_24h, 10_000);
+    assert_eq!(
+        memory
+            .list_conversations(&ConversationFilter::default())
+            .await
+            .unwrap()
+            .identity_rejected_24h,
+        10_000
+    );
     assert!(s.bus.subscribe_after(9_900).is_ok(), "one event each");
-    assert_eq!(s.bus.subscribe_after(0).err().unwrap().missed, 9_900, "a hundred are kept");
+    assert_eq!(
+        s.bus.subscribe_after(0).err().unwrap().missed,
+        9_900,
+        "a hundred are kept"
+    );
     // A caller with an identity is served as before.
     add(&memory, &alice(), 0..3).await;
     assert_eq!(seen(&memory, &alice()).await, numbers(0..3));
@@ -143,7 +193,9 @@ async fn w28_a_patch_is_the_callers_own() {
     let mut patch = memory.context(&alice()).await.unwrap();
     let before = patch.clone();
     patch.summary.push_str("more");
-    Arc::make_mut(&mut patch.recent_turns[0].turn).user_message.push_str("more");
+    Arc::make_mut(&mut patch.recent_turns[0].turn)
+        .user_message
+        .push_str("more");
     patch.recent_turns.pop();
     assert_eq!(memory.context(&alice()).await.unwrap(), before);
 }

@@ -1,9 +1,10 @@
 //! The real summarizer against an endpoint that fails in every way, at every request.
 //!
-//! No turn is lost, and the health is correct. The endpoint's summaries name every turn that they hold, so each one
-//! proves what it holds, how often and in which order. Its wrong answers name them too, so that one which is taken for
-//! a summary shows. Before each attempt, and at the end, all that can be seen of a conversation is compared with a
-//! model. The model knows only how the attempts before went.
+//! No turn is lost, and the health is correct. The endpoint's summaries name every turn that they
+//! hold, so each one proves what it holds, how often and in which order. Its wrong answers name
+//! them too, so that one which is taken for a summary shows. Before each attempt, and at the end,
+//! all that can be seen of a conversation is compared with a model. The model knows only how the
+//! attempts before went.
 
 mod faults;
 mod known;
@@ -30,7 +31,8 @@ const RECENT: usize = 4;
 const BATCH: usize = 4;
 /// Number of requests that summarise a conversation if none fails.
 const POINTS: usize = (TURNS - RECENT) / BATCH;
-/// Room for the summary, the goal, the recent turns with what a format writes around them, but not for all turns.
+/// Room for the summary, the goal, the recent turns with what a format writes around them, but not
+/// for all turns.
 const BUDGET: u64 = 1000;
 const MAX_ATTEMPTS: u32 = 3;
 /// Longer than any answer that comes at all.
@@ -41,7 +43,9 @@ const HASTY: Duration = Duration::from_millis(300);
 /// Returns a conversation for each of some faults at each request, which happens so often.
 fn all(faults: impl Fn(&Fault) -> bool, times: usize) -> Vec<Case> {
     let faults = FAULTS.iter().filter(|fault| faults(fault));
-    faults.flat_map(|fault| (0..POINTS).map(move |at| case(fault, at..at.saturating_add(times)))).collect()
+    faults
+        .flat_map(|fault| (0..POINTS).map(move |at| case(fault, at..at.saturating_add(times))))
+        .collect()
 }
 
 /// Puts conversations into a store in memory.
@@ -73,7 +77,10 @@ async fn one_failure_at_any_request_loses_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outage_at_any_request_loses_nothing() {
     // Each fault at some requests, each request with some faults.
-    let cases = all(|fault| !fault.hangs, OUTAGE).into_iter().step_by(2).collect();
+    let cases = all(|fault| !fault.hangs, OUTAGE)
+        .into_iter()
+        .step_by(2)
+        .collect();
     goes_on(trial(cases).await, PATIENT).await;
 }
 
@@ -89,18 +96,33 @@ async fn nobody_waits_for_an_endpoint_that_hangs() {
     let process = trial.open(PATIENT, true, |_| ()).await;
     process.go_on(&trial).await;
     for identity in trial.identities() {
-        process.until("it to hang", &trial, &identity, |case, _| case.hung).await;
+        process
+            .until("it to hang", &trial, &identity, |case, _| case.hung)
+            .await;
         // Only this trial would ever end what hangs, so whatever returns has not waited for it.
         for memory in [&process.reading, &process.folding] {
             let mark = lock(&trial.cases)[&identity.session].turns;
-            memory.add_turn(&identity, sized(mark, 100, 100)).await.unwrap();
+            memory
+                .add_turn(&identity, sized(mark, 100, 100))
+                .await
+                .unwrap();
             lock(&trial.cases).get_mut(&identity.session).unwrap().turns += 1;
-            let (patch, trace) = (memory.context(&identity).await.unwrap(), memory.trace(&identity).await.unwrap());
+            let (patch, trace) = (
+                memory.context(&identity).await.unwrap(),
+                memory.trace(&identity).await.unwrap(),
+            );
             lock(&trial.cases)[&identity.session].agrees(&trace, &patch);
-            assert_eq!(memory.estimate_tokens(&identity).await.unwrap(), patch.tokens);
+            assert_eq!(
+                memory.estimate_tokens(&identity).await.unwrap(),
+                patch.tokens
+            );
             assert_eq!(memory.health(&identity).await.unwrap(), Health::Healthy);
         }
-        assert_eq!(trial.s.moves(&identity, Health::Healthy), [], "nothing has failed yet");
+        assert_eq!(
+            trial.s.moves(&identity, Health::Healthy),
+            [],
+            "nothing has failed yet"
+        );
     }
     process.close().await;
     process.watched.is_sound();
@@ -111,7 +133,11 @@ async fn memory_closed_during_failure_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("memory.db").display());
     let clock = Arc::new(ManualClock::default());
-    let file = async || open(&url, keyring(), StoreConfig::default(), clock.clone()).await.unwrap();
+    let file = async || {
+        open(&url, keyring(), StoreConfig::default(), clock.clone())
+            .await
+            .unwrap()
+    };
     let cases = all(|_| true, MAX_ATTEMPTS as usize);
     // Each fault at some requests, each request with some faults.
     let mut cases: Vec<Case> = cases.into_iter().step_by(2).collect();
@@ -122,12 +148,20 @@ async fn memory_closed_during_failure_resumes() {
     process.go_on(&trial).await;
     let count = trial.identities().len();
     let mut waiting = process.watched.waiting.subscribe();
-    tokio::time::timeout(STUCK, waiting.wait_for(|waiting| *waiting == count)).await.unwrap().unwrap();
+    tokio::time::timeout(STUCK, waiting.wait_for(|waiting| *waiting == count))
+        .await
+        .unwrap()
+        .unwrap();
     process.watched.free.send_replace(true);
     process.close().await;
     process.watched.is_sound();
-    assert!(matches!(process.folding.context(&trial.identities()[0]).await, Err(ConversationError::Closed)));
-    lock(&trial.cases).values_mut().for_each(|case| case.closed = case.last.is_some());
+    assert!(matches!(
+        process.folding.context(&trial.identities()[0]).await,
+        Err(ConversationError::Closed)
+    ));
+    lock(&trial.cases)
+        .values_mut()
+        .for_each(|case| case.closed = case.last.is_some());
     trial.s.bare.close().await.unwrap();
     trial.s.bare = file().await;
     let process = trial.open(Duration::from_secs(1), true, |_| ()).await;
@@ -140,11 +174,17 @@ async fn memory_closed_during_failure_resumes() {
 async fn retry_after_delays_next_request() {
     let says_when = |fault: &Fault| matches!(fault.name, "429" | "503");
     let trial = trial(all(says_when, 1)).await;
-    let process = trial.open(PATIENT, true, |settings| settings.max_retry_wait = STUCK).await;
+    let process = trial
+        .open(PATIENT, true, |settings| settings.max_retry_wait = STUCK)
+        .await;
     process.go_on(&trial).await;
     process.settles(&trial).await;
     for case in lock(&trial.cases).values() {
         let waited = case.started[case.spoilt.end].duration_since(case.started[case.spoilt.start]);
-        assert!(waited >= Duration::from_secs(1), "{}: {waited:?}", case.identity.session);
+        assert!(
+            waited >= Duration::from_secs(1),
+            "{}: {waited:?}",
+            case.identity.session
+        );
     }
 }

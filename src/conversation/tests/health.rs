@@ -31,7 +31,10 @@ fn legal() -> Vec<(Health, Health, Reason)> {
         (H::Recovering, H::Degraded, R::RetriesExhausted),
     ];
     for state in H::ALL {
-        legal.extend([(state, H::Healthy, R::Flushed), (state, H::Healthy, R::Restored)]);
+        legal.extend([
+            (state, H::Healthy, R::Flushed),
+            (state, H::Healthy, R::Restored),
+        ]);
     }
     legal
 }
@@ -44,7 +47,12 @@ fn the_table_of_moves_is_exactly_this() {
         for to in Health::ALL {
             for reason in REASONS {
                 let expected = legal.contains(&(from, to, reason));
-                assert_eq!(from.allows(to, reason), expected, "{from} to {to} for {}", reason.as_str());
+                assert_eq!(
+                    from.allows(to, reason),
+                    expected,
+                    "{from} to {to} for {}",
+                    reason.as_str()
+                );
                 count += 1;
             }
         }
@@ -68,13 +76,26 @@ fn the_moves_of_the_reference_are_all_there() {
         ("recovering", "degraded", "retries_exhausted"),
     ];
     for (from, to, why) in reference {
-        let state = |name| Health::ALL.into_iter().find(|health| health.as_str() == name).unwrap();
-        let reason = REASONS.into_iter().find(|reason| reason.as_str() == why).unwrap();
+        let state = |name| {
+            Health::ALL
+                .into_iter()
+                .find(|health| health.as_str() == name)
+                .unwrap()
+        };
+        let reason = REASONS
+            .into_iter()
+            .find(|reason| reason.as_str() == why)
+            .unwrap();
         assert!(state(from).allows(state(to), reason));
     }
     for from in Health::ALL {
-        for to in Health::ALL.into_iter().filter(|to| *to != from && *to != Health::Healthy) {
-            let known = reference.iter().any(|(a, b, _)| (*a, *b) == (from.as_str(), to.as_str()));
+        for to in Health::ALL
+            .into_iter()
+            .filter(|to| *to != from && *to != Health::Healthy)
+        {
+            let known = reference
+                .iter()
+                .any(|(a, b, _)| (*a, *b) == (from.as_str(), to.as_str()));
             let here = REASONS.into_iter().any(|reason| from.allows(to, reason));
             assert_eq!(known, here, "{from} to {to}");
         }
@@ -84,8 +105,16 @@ fn the_moves_of_the_reference_are_all_there() {
 #[tokio::test]
 async fn forbidden_transitions_publish_nothing() {
     let clock = Arc::new(ManualClock::default());
-    let (store, bus) = (sealed_memory(Arc::clone(&clock) as _).await, Bus::new(1000, Arc::clone(&clock) as _));
-    let dependencies = Dependencies { store, events: bus.clone(), clock, summarizer: None };
+    let (store, bus) = (
+        sealed_memory(Arc::clone(&clock) as _).await,
+        Bus::new(1000, Arc::clone(&clock) as _),
+    );
+    let dependencies = Dependencies {
+        store,
+        events: bus.clone(),
+        clock,
+        summarizer: None,
+    };
     let memory = ConversationMemory::open(Config::default(), dependencies).unwrap();
     let mut events = bus.subscribe_after(0).unwrap();
     let identity = Identity::new("t", "u", "s");
@@ -94,7 +123,9 @@ async fn forbidden_transitions_publish_nothing() {
         for to in Health::ALL {
             for reason in REASONS {
                 let done = memory.shared().health_changed(&identity, from, to, reason);
-                let event = match std::pin::pin!(events.next()).poll(&mut Context::from_waker(Waker::noop())) {
+                let event = match std::pin::pin!(events.next())
+                    .poll(&mut Context::from_waker(Waker::noop()))
+                {
                     Poll::Ready(Some(Ok(event))) => Some(event.kind.clone()),
                     _ => None,
                 };
@@ -104,9 +135,17 @@ async fn forbidden_transitions_publish_nothing() {
                 }
                 assert_eq!(done.is_ok(), legal.contains(&(from, to, reason)));
                 match event {
-                    Some(EventKind::MemoryHealthChanged { prior, new, reason: why, who }) => {
+                    Some(EventKind::MemoryHealthChanged {
+                        prior,
+                        new,
+                        reason: why,
+                        who,
+                    }) => {
                         assert!(done.is_ok());
-                        assert_eq!((prior, new, why), (from.as_str(), to.as_str(), reason.as_str()));
+                        assert_eq!(
+                            (prior, new, why),
+                            (from.as_str(), to.as_str(), reason.as_str())
+                        );
                         assert_eq!(who.session.as_deref(), Some("s"));
                     }
                     other => assert!(done.is_err() && other.is_none(), "{other:?}"),

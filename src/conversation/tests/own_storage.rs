@@ -1,4 +1,5 @@
-//! Case 13 of the reference: what is kept is in the store that was given, in nothing else, and sealed.
+//! Case 13 of the reference: what is kept is in the store that was given, in nothing else, and
+//! sealed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,11 +20,22 @@ const SUMMARY: &str = "a-mark-that-nobody-may-read";
 const ONCE: &str = "a-name-that-may-be-read";
 
 async fn store(url: &str) -> Arc<dyn Store> {
-    open(url, keyring(), StoreConfig::default(), Arc::new(SystemClock::default())).await.unwrap()
+    open(
+        url,
+        keyring(),
+        StoreConfig::default(),
+        Arc::new(SystemClock::default()),
+    )
+    .await
+    .unwrap()
 }
 
 fn memory(store: Arc<dyn Store>) -> ConversationMemory {
-    let config = Config { strategy: Strategy::RollingSummary, budget_tokens: 0, ..Config::default() };
+    let config = Config {
+        strategy: Strategy::RollingSummary,
+        budget_tokens: 0,
+        ..Config::default()
+    };
     let clock = Arc::new(SystemClock::default());
     let dependencies = Dependencies {
         store,
@@ -37,17 +49,30 @@ fn memory(store: Arc<dyn Store>) -> ConversationMemory {
 async fn fill(memory: &ConversationMemory, identity: &Identity) {
     for number in 0..9 {
         let user = format!("[{SUMMARY}-{number}] {SECRET}");
-        let turn = NewTurn { once: Some(format!("{ONCE}-{number}")), ..NewTurn::new(user, ANSWER) };
+        let turn = NewTurn {
+            once: Some(format!("{ONCE}-{number}")),
+            ..NewTurn::new(user, ANSWER)
+        };
         memory.add_turn(identity, turn).await.unwrap();
     }
-    while memory.summarise(identity, std::time::Duration::from_secs(30)).await.unwrap() > 0 {}
+    while memory
+        .summarise(identity, std::time::Duration::from_secs(30))
+        .await
+        .unwrap()
+        > 0
+    {}
 }
 
 async fn is_whole(memory: &ConversationMemory, identity: &Identity) {
     let patch = memory.context(identity).await.unwrap();
     assert_eq!(crate::conformance::marks(&patch.summary).len(), 5);
     assert_eq!(patch.recent_turns.len(), 4);
-    assert!(patch.recent_turns.iter().all(|recent| recent.turn.assistant_response == ANSWER));
+    assert!(
+        patch
+            .recent_turns
+            .iter()
+            .all(|recent| recent.turn.assistant_response == ANSWER)
+    );
 }
 
 fn files_with(folder: &Path, text: &str) -> Vec<String> {
@@ -55,7 +80,10 @@ fn files_with(folder: &Path, text: &str) -> Vec<String> {
     for file in std::fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();
         let bytes = std::fs::read(&path).unwrap();
-        if bytes.windows(text.len()).any(|window| window == text.as_bytes()) {
+        if bytes
+            .windows(text.len())
+            .any(|window| window == text.as_bytes())
+        {
             found.push(path.display().to_string());
         }
     }
@@ -98,10 +126,16 @@ async fn postgres_rows_show_no_turn() {
     let identity = Identity::new("t", "u", "s");
     let writing = memory(store(&url).await);
     fill(&writing, &identity).await;
-    let tables = server.query(&url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'");
+    let tables = server.query(
+        &url,
+        "SELECT tablename FROM pg_tables WHERE schemaname = 'public'",
+    );
     let (mut rows, mut clear) = (0, 0);
     for table in tables.lines() {
-        for row in server.query(&url, &format!("SELECT {table}::text FROM {table}")).lines() {
+        for row in server
+            .query(&url, &format!("SELECT {table}::text FROM {table}"))
+            .lines()
+        {
             rows += 1;
             let shows = |text: &str| {
                 let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -113,7 +147,10 @@ async fn postgres_rows_show_no_turn() {
             }
         }
     }
-    assert!(rows > 20 && clear == 9, "{rows} rows, {clear} of them named: SQL was reached");
+    assert!(
+        rows > 20 && clear == 9,
+        "{rows} rows, {clear} of them named: SQL was reached"
+    );
     is_whole(&memory(store(&url).await), &identity).await;
     // A row deleted from the table is gone for every process: there is no other copy.
     server.sql(&url, "DELETE FROM memory_entries WHERE key LIKE 'turn/%'");
@@ -124,7 +161,11 @@ async fn postgres_rows_show_no_turn() {
 /// Simulates an attacker that can write to the file and has no key: replaces a row.
 async fn alter(path: &Path, identity: &Identity, key: &str) {
     let config = StoreConfig::default();
-    let plain = DriverStore::plain(Sqlite::open(path, &config).unwrap(), &config, Arc::new(SystemClock::default()));
+    let plain = DriverStore::plain(
+        Sqlite::open(path, &config).unwrap(),
+        &config,
+        Arc::new(SystemClock::default()),
+    );
     let namespace = identity.namespace().unwrap();
     let put = Put::new(namespace, Kind::Conversation, key, "{}".to_owned());
     assert!(plain.put(put).await.unwrap().version > 1, "{key} was there");
@@ -157,9 +198,15 @@ async fn what_was_altered_from_outside_is_never_shown() {
         let third = store(&url).await;
         let reading = memory(Arc::clone(&third));
         let refused = reading.context(&identity).await;
-        assert!(matches!(refused, Err(crate::ConversationError::Corrupt(_))), "{key}: {refused:?}");
+        assert!(
+            matches!(refused, Err(crate::ConversationError::Corrupt(_))),
+            "{key}: {refused:?}"
+        );
         let refused = reading.add_turn(&identity, NewTurn::new("u", "a")).await;
-        assert!(matches!(refused, Err(crate::ConversationError::Corrupt(_))), "{key}: {refused:?}");
+        assert!(
+            matches!(refused, Err(crate::ConversationError::Corrupt(_))),
+            "{key}: {refused:?}"
+        );
         reading.flush(&identity).await.unwrap();
         assert!(reading.context(&identity).await.unwrap().is_empty());
         fill(&reading, &identity).await;

@@ -11,12 +11,24 @@ use crate::config::Strategy;
 use crate::conformance::{Fixture, random_operations};
 
 fn walks(strategy: Strategy, processes: usize, cases: u32) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let mut runner = TestRunner::new(Cases { cases, failure_persistence: None, ..Cases::default() });
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut runner = TestRunner::new(Cases {
+        cases,
+        failure_persistence: None,
+        ..Cases::default()
+    });
     let steps = proptest::collection::vec(0u64..32 * 48, 1..90);
     let walked = runner.run(&steps, |steps| {
         let clock = Arc::new(ManualClock::default());
-        let store: Arc<dyn Store> = Arc::new(DriverStore::plain(Memory::new(), &Config::default(), clock.clone()));
+        let store: Arc<dyn Store> = Arc::new(DriverStore::plain(
+            Memory::new(),
+            &Config::default(),
+            clock.clone(),
+        ));
         let fixture = Fixture::new(strategy, store, clock);
         runtime.block_on(random_operations::walk(&fixture, processes, &steps));
         Ok(())

@@ -11,9 +11,20 @@ use crate::{Config, ConversationMemory, Dependencies, Identity, NewTurn, Strateg
 
 async fn replica(url: &str) -> ConversationMemory {
     let clock = Arc::new(SystemClock::default());
-    let store = open(url, keyring(), StoreConfig::default(), clock.clone()).await.unwrap();
-    let dependencies = Dependencies { store, events: Bus::new(16, clock.clone()), clock, summarizer: None };
-    let config = Config { strategy: Strategy::Truncation, budget_tokens: 0, ..Config::default() };
+    let store = open(url, keyring(), StoreConfig::default(), clock.clone())
+        .await
+        .unwrap();
+    let dependencies = Dependencies {
+        store,
+        events: Bus::new(16, clock.clone()),
+        clock,
+        summarizer: None,
+    };
+    let config = Config {
+        strategy: Strategy::Truncation,
+        budget_tokens: 0,
+        ..Config::default()
+    };
     ConversationMemory::open(config, dependencies).unwrap()
 }
 
@@ -24,12 +35,25 @@ async fn context_has_the_turn_another_replica_acknowledged() {
     let replicas = [replica(&url).await, replica(&url).await];
     let identity = Identity::new("t", "u", "s");
     for round in 0..20 {
-        let [here, there] = if round % 2 == 0 { [0, 1] } else { [1, 0] }.map(|index: usize| &replicas[index]);
-        here.add_turn(&identity, NewTurn::new(format!("question {round}"), "answer")).await.unwrap();
+        let [here, there] =
+            if round % 2 == 0 { [0, 1] } else { [1, 0] }.map(|index: usize| &replicas[index]);
+        here.add_turn(
+            &identity,
+            NewTurn::new(format!("question {round}"), "answer"),
+        )
+        .await
+        .unwrap();
         let context = there.context(&identity).await.unwrap();
         let last = context.recent_turns.last().unwrap();
         assert_eq!(last.turn.user_message, format!("question {round}"));
     }
     replicas[0].forget(&identity).await.unwrap();
-    assert!(replicas[1].context(&identity).await.unwrap().recent_turns.is_empty());
+    assert!(
+        replicas[1]
+            .context(&identity)
+            .await
+            .unwrap()
+            .recent_turns
+            .is_empty()
+    );
 }

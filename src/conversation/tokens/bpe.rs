@@ -49,12 +49,17 @@ impl Table {
         while max > 0 && over - fits > 1 {
             let middle = floor(piece, fits + (over - fits) / 2);
             if middle == fits {
-                // One character reaches from `fits` beyond the middle: to `over`, or to somewhere before it.
+                // One character reaches from `fits` beyond the middle: to `over`, or to somewhere
+                // before it.
                 let next = fits + piece[fits..].chars().next().map_or(1, char::len_utf8);
                 if next >= over {
                     break;
                 }
-                if self.piece(&piece[..next]) <= max { fits = next } else { over = next }
+                if self.piece(&piece[..next]) <= max {
+                    fits = next
+                } else {
+                    over = next
+                }
             } else if self.piece(&piece[..middle]) <= max {
                 fits = middle;
             } else {
@@ -67,7 +72,9 @@ impl Table {
     /// Counts a text that is not long. Names of special tokens are text like any other.
     fn piece(self, text: &str) -> u64 {
         // A pattern may give up on a text; the estimate does not.
-        self.get().count(text, &HashSet::new()).map_or_else(|_| chars::count(text), |count| count as u64)
+        self.get()
+            .count(text, &HashSet::new())
+            .map_or_else(|_| chars::count(text), |count| count as u64)
     }
 }
 
@@ -83,7 +90,9 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
             end = floor(rest, PIECE);
             let near = floor(rest, PIECE - 256);
             // White space goes with the word behind it, as in the tokenizers.
-            end = rest[near..end].rfind(char::is_whitespace).map_or(end, |at| near + at);
+            end = rest[near..end]
+                .rfind(char::is_whitespace)
+                .map_or(end, |at| near + at);
         }
         let (piece, behind) = rest.split_at(end);
         rest = behind;

@@ -3,7 +3,11 @@
 /// Returns the tokens of a text.
 pub(super) fn count(text: &str) -> u64 {
     // Most texts are ASCII, and a context counts its texts each time.
-    let sum = if text.is_ascii() { text.len() as u64 } else { text.chars().map(quarters).sum() };
+    let sum = if text.is_ascii() {
+        text.len() as u64
+    } else {
+        text.chars().map(quarters).sum()
+    };
     if sum == 0 { 0 } else { sum / 4 + 1 }
 }
 
@@ -11,7 +15,9 @@ pub(super) fn count(text: &str) -> u64 {
 pub(super) fn prefix(text: &str, max: u64) -> usize {
     let most = max.saturating_mul(4);
     if text.is_ascii() {
-        return text.len().min(usize::try_from(most.saturating_sub(1)).unwrap_or(usize::MAX));
+        return text
+            .len()
+            .min(usize::try_from(most.saturating_sub(1)).unwrap_or(usize::MAX));
     }
     let mut sum = 0;
     text.char_indices()

@@ -24,7 +24,11 @@ pub(super) fn clamp(counter: Counter, text: &str, max: u64) -> Cow<'_, str> {
     loop {
         let fitting = &text[..counter.prefix(text, room.saturating_sub(counter.count(mark)))];
         let kept = fitting[..cut(fitting)].trim_end();
-        let short = if kept.is_empty() { String::new() } else { format!("{kept}{mark}") };
+        let short = if kept.is_empty() {
+            String::new()
+        } else {
+            format!("{kept}{mark}")
+        };
         let over = counter.count(&short).saturating_sub(max);
         if over == 0 {
             return Cow::Owned(short);
@@ -38,8 +42,13 @@ pub(super) fn clamp(counter: Counter, text: &str, max: u64) -> Cow<'_, str> {
 fn cut(text: &str) -> usize {
     let from = text.ceil_char_boundary(text.len() - LOOK_BACK.min(text.len() / 4));
     let tail = &text[from..];
-    let sentence = tail.char_indices().rev().find_map(|(at, character)| sentence_end(tail, at, character));
-    from + sentence.or_else(|| tail.rfind(char::is_whitespace)).unwrap_or(tail.len())
+    let sentence = tail
+        .char_indices()
+        .rev()
+        .find_map(|(at, character)| sentence_end(tail, at, character));
+    from + sentence
+        .or_else(|| tail.rfind(char::is_whitespace))
+        .unwrap_or(tail.len())
 }
 
 /// Returns the end of a sentence whose last character is at a place, if it is one.
@@ -59,10 +68,18 @@ pub(super) fn tail(counter: Counter, text: &str, max: u64) -> Cow<'_, str> {
     }
     let mark = counter.count(HEAD_MARK);
     // In less room the mark would be most of the text.
-    let (mark, mut room) = if max >= mark * 2 { (HEAD_MARK, max - mark) } else { ("", max) };
+    let (mark, mut room) = if max >= mark * 2 {
+        (HEAD_MARK, max - mark)
+    } else {
+        ("", max)
+    };
     loop {
         let kept = &text[begin(text, fitting_from(counter, text, room))..];
-        let short = if kept.is_empty() { String::new() } else { format!("{mark}{kept}") };
+        let short = if kept.is_empty() {
+            String::new()
+        } else {
+            format!("{mark}{kept}")
+        };
         let over = counter.count(&short).saturating_sub(max);
         if over == 0 {
             return Cow::Owned(short);
@@ -72,7 +89,8 @@ pub(super) fn tail(counter: Counter, text: &str, max: u64) -> Cow<'_, str> {
     }
 }
 
-/// Returns the start of an end of the text that has at most `max` tokens, close to the longest possible one.
+/// Returns the start of an end of the text that has at most `max` tokens, close to the longest
+/// possible one.
 fn fitting_from(counter: Counter, text: &str, max: u64) -> usize {
     // Binary search: tokenizers can't count from the end.
     let (mut low, mut high) = (0, text.len());
@@ -87,11 +105,14 @@ fn fitting_from(counter: Counter, text: &str, max: u64) -> usize {
     high
 }
 
-/// Returns where an end of the text begins from a place on: after a sentence, else after a word, else there.
+/// Returns where an end of the text begins from a place on: after a sentence, else after a word,
+/// else there.
 fn begin(text: &str, from: usize) -> usize {
     let rest = &text[from..];
     let whole = |at: &usize| !rest[*at..].trim_start().is_empty();
-    let sentence = rest.char_indices().find_map(|(at, character)| sentence_end(rest, at, character).filter(whole));
+    let sentence = rest
+        .char_indices()
+        .find_map(|(at, character)| sentence_end(rest, at, character).filter(whole));
     let word = || rest.find(char::is_whitespace).filter(whole);
     let at = from + sentence.or_else(word).unwrap_or(0);
     at + text[at..].len() - text[at..].trim_start().len()

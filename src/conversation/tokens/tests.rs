@@ -9,13 +9,19 @@ use crate::turn::{ConversationTurn, TrajectoryDigest};
 
 fn counters() -> Vec<Counter> {
     let kinds = [TokenCounter::Chars, TokenCounter::Cl100kBase];
-    kinds.into_iter().filter_map(|kind| Counter::new(kind).ok()).collect()
+    kinds
+        .into_iter()
+        .filter_map(|kind| Counter::new(kind).ok())
+        .collect()
 }
 
 #[test]
 fn ascii_estimate_equals_the_originals() {
     for length in [1, 3, 4, 5, 4000] {
-        assert_eq!(Counter::Chars.count(&"a".repeat(length)), length as u64 / 4 + 1);
+        assert_eq!(
+            Counter::Chars.count(&"a".repeat(length)),
+            length as u64 / 4 + 1
+        );
     }
     assert_eq!(Counter::Chars.count(""), 0);
 }
@@ -36,7 +42,10 @@ fn the_estimate_weighs_a_character_by_its_script() {
 
 #[test]
 fn turn_counts_what_a_prompt_shows() {
-    let bare = ConversationTurn { user_message: "a".repeat(40), ..ConversationTurn::default() };
+    let bare = ConversationTurn {
+        user_message: "a".repeat(40),
+        ..ConversationTurn::default()
+    };
     let digest = TrajectoryDigest {
         tools_invoked: Some(vec!["b".repeat(40)]),
         observations_summary: "c".repeat(400),
@@ -51,8 +60,16 @@ fn turn_counts_what_a_prompt_shows() {
         ..bare.clone()
     };
     assert_eq!(Counter::Chars.turn(&bare), 11 + 1);
-    assert_eq!(Counter::Chars.turn(&full), 11 + 1, "no prompt shows digest or artifacts");
-    assert_eq!(Counter::Chars.sent(&full), 11 + 1 + 11 + 101, "the summarizer is sent tools and observations");
+    assert_eq!(
+        Counter::Chars.turn(&full),
+        11 + 1,
+        "no prompt shows digest or artifacts"
+    );
+    assert_eq!(
+        Counter::Chars.sent(&full),
+        11 + 1 + 11 + 101,
+        "the summarizer is sent tools and observations"
+    );
     for counter in counters() {
         // As in the original, and so that no number of them is free.
         assert_eq!(counter.turn(&ConversationTurn::default()), 2);
@@ -64,7 +81,9 @@ fn turn_counts_what_a_prompt_shows() {
 fn fitting_text_is_unchanged() {
     for counter in counters() {
         for text in ["", "one", "one two. three\n"] {
-            assert!(matches!(counter.clamp(text, counter.count(text)), Cow::Borrowed(same) if same == text));
+            assert!(
+                matches!(counter.clamp(text, counter.count(text)), Cow::Borrowed(same) if same == text)
+            );
             assert_eq!(counter.clamp(text, u64::MAX), text);
         }
     }
@@ -74,7 +93,10 @@ fn fitting_text_is_unchanged() {
 fn ascii_prefix_is_the_longest_that_fits() {
     for (length, max) in (0..40).flat_map(|length| (0..12).map(move |max| (length, max))) {
         let text = "a".repeat(length);
-        let longest = (0..=length).rev().find(|end| Counter::Chars.count(&text[..*end]) <= max).unwrap();
+        let longest = (0..=length)
+            .rev()
+            .find(|end| Counter::Chars.count(&text[..*end]) <= max)
+            .unwrap();
         assert_eq!(Counter::Chars.prefix(&text, max), longest, "{length} {max}");
     }
 }
@@ -84,15 +106,27 @@ fn text_is_cut_at_sentence_or_word() {
     let sentences = "The port is 5433. It was moved in March. ".repeat(40);
     let short = Counter::Chars.clamp(&sentences, 200);
     let kept = short.strip_suffix(MARK).unwrap();
-    assert!(kept.ends_with("in March.") || kept.ends_with("is 5433."), "{kept}");
+    assert!(
+        kept.ends_with("in March.") || kept.ends_with("is 5433."),
+        "{kept}"
+    );
     assert!(kept.len() > 550, "{}", kept.len());
 
     let words = "port ".repeat(400);
     let short = Counter::Chars.clamp(&words, 100);
-    assert!(short.strip_suffix(MARK).unwrap().ends_with(" port"), "{short}");
+    assert!(
+        short.strip_suffix(MARK).unwrap().ends_with(" port"),
+        "{short}"
+    );
 
     let japanese = "会議は三時から始まる。".repeat(50);
-    assert!(Counter::Chars.clamp(&japanese, 200).strip_suffix(MARK).unwrap().ends_with("始まる。"));
+    assert!(
+        Counter::Chars
+            .clamp(&japanese, 200)
+            .strip_suffix(MARK)
+            .unwrap()
+            .ends_with("始まる。")
+    );
 }
 
 #[test]
@@ -102,7 +136,10 @@ fn no_room_means_no_cut_mark() {
         assert_eq!(counter.clamp(&long, 0), "");
         for max in 1..8 {
             let short = counter.clamp(&long, max);
-            assert!(!short.contains('…') && counter.count(&short) <= max, "{counter:?} {max}: {short}");
+            assert!(
+                !short.contains('…') && counter.count(&short) <= max,
+                "{counter:?} {max}: {short}"
+            );
         }
         assert_eq!(counter.clamp(&long, 3).split(' ').next(), Some("word"));
     }
@@ -139,7 +176,8 @@ mod bpe {
 
     #[test]
     fn the_tokenizers_count_as_their_publisher_says() {
-        // The examples of OpenAI's guide to counting tokens, but for the last, which is no special token in a text.
+        // The examples of OpenAI's guide to counting tokens, but for the last, which is no special
+        // token in a text.
         for (text, cl100k, o200k) in [
             ("tiktoken is great!", 6, 6),
             ("antidisestablishmentarianism", 6, 6),
@@ -147,8 +185,16 @@ mod bpe {
             ("お誕生日おめでとう", 9, 8),
             ("<|endoftext|>", 7, 7),
         ] {
-            assert_eq!(counter(TokenCounter::Cl100kBase).count(text), cl100k, "{text}");
-            assert_eq!(counter(TokenCounter::O200kBase).count(text), o200k, "{text}");
+            assert_eq!(
+                counter(TokenCounter::Cl100kBase).count(text),
+                cl100k,
+                "{text}"
+            );
+            assert_eq!(
+                counter(TokenCounter::O200kBase).count(text),
+                o200k,
+                "{text}"
+            );
         }
     }
 
@@ -168,7 +214,8 @@ mod bpe {
     fn hard_texts_are_counted_and_cut_too() {
         for kind in [TokenCounter::Cl100kBase, TokenCounter::O200kBase] {
             let counter = counter(kind);
-            for unit in ["a", " ", " \n", "字", "👩‍👩‍👧", "aA", "<|endoftext|>", "\0"] {
+            for unit in ["a", " ", " \n", "字", "👩‍👩‍👧", "aA", "<|endoftext|>", "\0"]
+            {
                 let text = unit.repeat(18_000 / unit.len());
                 let count = counter.count(&text);
                 assert!(count > 0 && count <= text.len() as u64, "{unit:?}");
@@ -184,7 +231,12 @@ mod bpe {
         for (what, text, least, most) in [
             ("English", include_str!("../fixtures/README.md"), 0.8, 1.25),
             ("Rust", include_str!("mod.rs"), 0.8, 1.25),
-            ("Chinese", "我们决定在三月份把数据库迁移到新的服务器上，端口改为5433。还有谁没有通知运维团队？", 1.0, 1.6),
+            (
+                "Chinese",
+                "我们决定在三月份把数据库迁移到新的服务器上，端口改为5433。还有谁没有通知运维团队？",
+                1.0,
+                1.6,
+            ),
             (
                 "Japanese",
                 "三月にデータベースを新しいサーバーへ移すことに決めました。ポートは5433です。運用チームには誰が知らせますか。",
@@ -209,14 +261,24 @@ mod bpe {
                 1.0,
                 1.6,
             ),
-            ("Hindi", "हमने मार्च में डेटाबेस को नए सर्वर पर ले जाने का फैसला किया। पोर्ट 5433 है। टीम को कौन बताएगा?", 1.0, 1.6),
+            (
+                "Hindi",
+                "हमने मार्च में डेटाबेस को नए सर्वर पर ले जाने का फैसला किया। पोर्ट 5433 है। टीम को कौन बताएगा?",
+                1.0,
+                1.6,
+            ),
             (
                 "German",
                 "Wir haben beschlossen, die Datenbank im März auf den neuen Server zu verlegen. Wer sagt es der Betriebsgruppe?",
                 1.0,
                 1.6,
             ),
-            ("hex", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", 0.3, 0.5),
+            (
+                "hex",
+                "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+                0.3,
+                0.5,
+            ),
             ("emoji", "🎉👍😂🚀🔥🙏✅❤️", 0.7, 1.0),
         ] {
             let ratio = Counter::Chars.count(text) as f64 / counter.count(text) as f64;

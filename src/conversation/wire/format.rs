@@ -8,16 +8,29 @@ use serde_json::ser::{Formatter, Serializer};
 /// Writes compact JSON, with additional characters escaped.
 struct Escaping {
     is_unsafe: fn(char) -> bool,
-    /// Whether values that are JSON text already are escaped too. Their unsafe characters are in strings only.
+    /// Whether values that are JSON text already are escaped too. Their unsafe characters are in
+    /// strings only.
     raw: bool,
 }
 
 impl Formatter for Escaping {
-    fn write_raw_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
-        if self.raw { self.write_string_fragment(writer, fragment) } else { writer.write_all(fragment.as_bytes()) }
+    fn write_raw_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        if self.raw {
+            self.write_string_fragment(writer, fragment)
+        } else {
+            writer.write_all(fragment.as_bytes())
+        }
     }
 
-    fn write_string_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
         let mut rest = fragment;
         while let Some((at, character)) = next(rest, self.is_unsafe) {
             writer.write_all(&rest.as_bytes()[..at])?;
@@ -36,7 +49,11 @@ fn next(text: &str, unsafe_character: fn(char) -> bool) -> Option<(usize, char)>
     let mut from = 0;
     loop {
         // Fast path for harmless ASCII.
-        let at = from + bytes.get(from..)?.iter().position(|byte| SUSPECT[usize::from(*byte)])?;
+        let at = from
+            + bytes
+                .get(from..)?
+                .iter()
+                .position(|byte| SUSPECT[usize::from(*byte)])?;
         let character = text.get(at..)?.chars().next()?;
         if unsafe_character(character) {
             return Some((at, character));
@@ -76,8 +93,8 @@ fn unseen(character: char) -> bool {
         | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}'
         // Direction.
         | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}'
-        // No width. Joiners (U+200C, U+200D) and variation selectors 1 to 16 are part of how many scripts and emoji are
-        // written.
+        // No width. Joiners (U+200C, U+200D) and variation selectors 1 to 16 are part of how many
+        // scripts and emoji are written.
         | '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{3164}'
         | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
         // Tags and the other variation selectors: invisible text.
@@ -87,12 +104,26 @@ fn unseen(character: char) -> bool {
 
 /// Writes a value as Go does.
 pub(super) fn go_into<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    write_into(out, value, Escaping { is_unsafe: go, raw: false });
+    write_into(
+        out,
+        value,
+        Escaping {
+            is_unsafe: go,
+            raw: false,
+        },
+    );
 }
 
 /// Writes a value with every invisible or tag-like character escaped.
 pub(crate) fn escape_into<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    write_into(out, value, Escaping { is_unsafe: unseen, raw: true });
+    write_into(
+        out,
+        value,
+        Escaping {
+            is_unsafe: unseen,
+            raw: true,
+        },
+    );
 }
 
 fn write_into<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T, escaping: Escaping) {

@@ -23,12 +23,19 @@ pub(super) struct JsonPath {
 impl JsonPath {
     /// Returns the path of a turn in a record.
     pub(super) const fn turn(index: usize) -> Self {
-        Self { turn: Some(index), digest: false, member: None }
+        Self {
+            turn: Some(index),
+            digest: false,
+            member: None,
+        }
     }
 
     /// Returns the path of this turn's digest.
     pub(super) const fn digest(self) -> Self {
-        Self { digest: true, ..self }
+        Self {
+            digest: true,
+            ..self
+        }
     }
 
     /// Returns the path of a member of this object, or of the object itself.
@@ -48,7 +55,8 @@ impl fmt::Display for JsonPath {
             write!(f, "{dot}TrajectoryDigest")?;
             dot = ".";
         }
-        self.member.map_or(Ok(()), |member| write!(f, "{dot}{member}"))
+        self.member
+            .map_or(Ok(()), |member| write!(f, "{dot}{member}"))
     }
 }
 
@@ -76,20 +84,32 @@ impl At {
             (Some(reason), _) => reason.to_owned(),
             (None, Category::Data) => expected(json_path.member).to_owned(),
             (None, Category::Eof) => "the JSON ends too early".to_owned(),
-            (None, _) => format!("no JSON at line {}, column {}", error.line(), error.column()),
+            (None, _) => format!(
+                "no JSON at line {}, column {}",
+                error.line(),
+                error.column()
+            ),
         };
         let json_path = json_path.to_string();
-        if json_path.is_empty() { reason } else { format!("{json_path}: {reason}") }
+        if json_path.is_empty() {
+            reason
+        } else {
+            format!("{json_path}: {reason}")
+        }
     }
 }
 
 const fn expected(member: Option<&'static str>) -> &'static str {
-    let Some(member) = member else { return "must be an object" };
+    let Some(member) = member else {
+        return "must be an object";
+    };
     match member.as_bytes() {
         b"turns" => "must be a list",
         b"opening" | b"pinned" => "must be null or a string",
         b"TrajectoryDigest" => "must be null or an object",
-        b"ToolsInvoked" | b"ArtifactsRefs" | b"ArtifactsHiddenRefs" => "must be null or a list of strings",
+        b"ToolsInvoked" | b"ArtifactsRefs" | b"ArtifactsHiddenRefs" => {
+            "must be null or a list of strings"
+        }
         _ => "must be a string",
     }
 }

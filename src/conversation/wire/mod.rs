@@ -1,8 +1,8 @@
 //! JSON forms of a conversation: rows, snapshots, transports.
 //!
-//! Rows and snapshots have the JSON of the Go original, byte for byte as `encoding/json` writes it: no white space,
-//! keys in a fixed order, `<`, `>`, `&`, U+2028 and U+2029 escaped. A snapshot of the original can be restored and
-//! exported again unchanged:
+//! Rows and snapshots have the JSON of the Go original, byte for byte as `encoding/json` writes it:
+//! no white space, keys in a fixed order, `<`, `>`, `&`, U+2028 and U+2029 escaped. A snapshot of
+//! the original can be restored and exported again unchanged:
 //!
 //! ```text
 //! {"strategy":"rolling_summary","turns":[{"UserMessage":"..","AssistantResponse":"..","TrajectoryDigest":null,
@@ -10,16 +10,18 @@
 //! ```
 //!
 //! - Left out if empty: `turns`, `summary`, `opening`, `pinned`. Everything else is always written.
-//! - A digest has the keys `ToolsInvoked`, `ObservationsSummary`, `ReasoningSummary`, `ArtifactsRefs`.
-//! - `ArtifactsShown` and members that this version does not know keep their text; the latter follow
-//!   the known ones, by name.
+//! - A digest has the keys `ToolsInvoked`, `ObservationsSummary`, `ReasoningSummary`,
+//!   `ArtifactsRefs`.
+//! - `ArtifactsShown` and members that this version does not know keep their text; the latter
+//!   follow the known ones, by name.
 //! - What comes out is what the original writes for the same values, so another spelling of a text
 //!   (`\/`, `\u0041`) is not kept.
 //!
-//! Reading is strict: one document, no key twice, no wrong type, bounded depth. An error names the path and never the
-//! text.
+//! Reading is strict: one document, no key twice, no wrong type, bounded depth. An error names the
+//! path and never the text.
 //!
-//! The transports have their own, snake-case form, and no members that this version does not know: see
+//! The transports have their own, snake-case form, and no members that this version does not know:
+//! see
 //! [`TransportTurn`].
 
 mod format;
@@ -41,9 +43,20 @@ pub use write::{write_record, write_turn};
 /// The keys of a record, a turn and a digest.
 mod keys {
     pub(super) const RECORD: [&str; 5] = ["strategy", "turns", "summary", "opening", "pinned"];
-    pub(super) const TURN: [&str; 6] =
-        ["UserMessage", "AssistantResponse", "TrajectoryDigest", "ArtifactsShown", "ArtifactsHiddenRefs", "Timestamp"];
-    pub(super) const DIGEST: [&str; 4] = ["ToolsInvoked", "ObservationsSummary", "ReasoningSummary", "ArtifactsRefs"];
+    pub(super) const TURN: [&str; 6] = [
+        "UserMessage",
+        "AssistantResponse",
+        "TrajectoryDigest",
+        "ArtifactsShown",
+        "ArtifactsHiddenRefs",
+        "Timestamp",
+    ];
+    pub(super) const DIGEST: [&str; 4] = [
+        "ToolsInvoked",
+        "ObservationsSummary",
+        "ReasoningSummary",
+        "ArtifactsRefs",
+    ];
 }
 
 /// Maximum nesting of the values of `ArtifactsShown` and of unknown members.

@@ -20,8 +20,8 @@ use crate::turn::{ConversationTurn, TrajectoryDigest, TurnTime};
 /// Parses a turn.
 ///
 /// # Errors
-/// A message with the path (`TrajectoryDigest.ToolsInvoked: must be null or a list of strings`) and no text of the
-/// turn. A turn needs a user message or an assistant response.
+/// A message with the path (`TrajectoryDigest.ToolsInvoked: must be null or a list of strings`) and
+/// no text of the turn. A turn needs a user message or an assistant response.
 pub fn read_turn(bytes: &[u8]) -> Result<ConversationTurn, String> {
     let at = At::default();
     read(bytes, Turn(&at), &at)
@@ -34,14 +34,25 @@ pub fn read_turn(bytes: &[u8]) -> Result<ConversationTurn, String> {
 pub fn read_record(bytes: &[u8], max_bytes: u64, max_turns: u64) -> Result<Record> {
     let size = bytes.len() as u64;
     if size > max_bytes {
-        return Err(ConversationError::TooLarge { what: "snapshot", size, limit: max_bytes, unit: "bytes" });
+        return Err(ConversationError::TooLarge {
+            what: "snapshot",
+            size,
+            limit: max_bytes,
+            unit: "bytes",
+        });
     }
     let at = At::default();
     let wrapped = unwrap_go(bytes)?;
     let bytes = wrapped.as_deref().unwrap_or(bytes);
-    let (record, turns) = read(bytes, Whole { at: &at, max_turns }, &at).map_err(ConversationError::InvalidSnapshot)?;
+    let (record, turns) = read(bytes, Whole { at: &at, max_turns }, &at)
+        .map_err(ConversationError::InvalidSnapshot)?;
     if turns > max_turns {
-        return Err(ConversationError::TooLarge { what: "snapshot", size: turns, limit: max_turns, unit: "turns" });
+        return Err(ConversationError::TooLarge {
+            what: "snapshot",
+            size: turns,
+            limit: max_turns,
+            unit: "turns",
+        });
     }
     Ok(record)
 }
@@ -60,14 +71,22 @@ struct GoSnapshot {
 ///
 /// Returns `None` if the bytes are something else.
 fn unwrap_go(bytes: &[u8]) -> Result<Option<Vec<u8>>> {
-    let Ok(outer) = serde_json::from_slice::<GoSnapshot>(bytes) else { return Ok(None) };
+    let Ok(outer) = serde_json::from_slice::<GoSnapshot>(bytes) else {
+        return Ok(None);
+    };
     let text = outer.bytes.unwrap_or_default();
     if text.is_empty() {
         // Without bytes it is of a strategy and says no more.
-        return Ok(Some(serde_json::json!({ "strategy": outer.strategy }).to_string().into_bytes()));
+        return Ok(Some(
+            serde_json::json!({ "strategy": outer.strategy })
+                .to_string()
+                .into_bytes(),
+        ));
     }
     let invalid = |what: &str| ConversationError::InvalidSnapshot(format!("Bytes: {what}"));
-    let record = STANDARD.decode(text).map_err(|_| invalid("must be base64"))?;
+    let record = STANDARD
+        .decode(text)
+        .map_err(|_| invalid("must be base64"))?;
     let inner: StrategyField = serde_json::from_slice(&record).unwrap_or_default();
     if inner.strategy.is_some_and(|inner| inner != outer.strategy) {
         return Err(invalid("another strategy than Strategy says"));
@@ -81,7 +100,11 @@ struct StrategyField {
     strategy: Option<String>,
 }
 
-fn read<'de, S: DeserializeSeed<'de>>(bytes: &'de [u8], seed: S, at: &At) -> Result<S::Value, String> {
+fn read<'de, S: DeserializeSeed<'de>>(
+    bytes: &'de [u8],
+    seed: S,
+    at: &At,
+) -> Result<S::Value, String> {
     // Checked once for the whole text.
     let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())?;
     let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -122,13 +145,16 @@ impl<'de> Visitor<'de> for Whole<'_> {
             match name {
                 "strategy" => {
                     let name = map.next_value::<String>()?;
-                    strategy =
-                        Some(Strategy::parse(&name).map_err(|_| {
-                            self.at.fail::<A::Error>("must be one of none, rolling_summary, truncation")
-                        })?);
+                    strategy = Some(Strategy::parse(&name).map_err(|_| {
+                        self.at
+                            .fail::<A::Error>("must be one of none, rolling_summary, truncation")
+                    })?);
                 }
                 "turns" => {
-                    (record.turns, count) = map.next_value_seed(Turns { at: self.at, max: self.max_turns })?;
+                    (record.turns, count) = map.next_value_seed(Turns {
+                        at: self.at,
+                        max: self.max_turns,
+                    })?;
                 }
                 "summary" => record.summary = map.next_value()?,
                 "opening" => record.opening = map.next_value()?,
@@ -165,7 +191,9 @@ impl<'de> Visitor<'de> for Turns<'_> {
         let mut count = 0;
         loop {
             self.at.set(JsonPath::turn(turns.len()));
-            let Some(turn) = items.next_element_seed(Turn(self.at))? else { break };
+            let Some(turn) = items.next_element_seed(Turn(self.at))? else {
+                break;
+            };
             turns.push(turn);
             count += 1;
             if count >= self.max {
@@ -185,7 +213,10 @@ struct Turn<'a>(&'a At);
 impl<'de> DeserializeSeed<'de> for Turn<'_> {
     type Value = ConversationTurn;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ConversationTurn, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<ConversationTurn, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
@@ -205,17 +236,26 @@ impl<'de> Visitor<'de> for Turn<'_> {
             match name {
                 "UserMessage" => turn.user_message = map.next_value()?,
                 "AssistantResponse" => turn.assistant_response = map.next_value()?,
-                "TrajectoryDigest" => turn.trajectory_digest = map.next_value_seed(Digest(self.0))?,
+                "TrajectoryDigest" => {
+                    turn.trajectory_digest = map.next_value_seed(Digest(self.0))?
+                }
                 "ArtifactsShown" => turn.artifacts_shown = shown(self.0, map.next_value()?)?,
                 "ArtifactsHiddenRefs" => turn.artifacts_hidden_refs = map.next_value()?,
                 _ => {
                     let time = TurnTime::of(map.next_value()?);
-                    turn.timestamp = time.ok_or_else(|| self.0.fail("must be a time in the form of RFC 3339"))?;
+                    turn.timestamp =
+                        time.ok_or_else(|| self.0.fail("must be a time in the form of RFC 3339"))?;
                 }
             }
             has_text |= matches!(name, "UserMessage" | "AssistantResponse");
         }
-        if has_text { Ok(turn) } else { Err(self.0.fail("there is neither UserMessage nor AssistantResponse")) }
+        if has_text {
+            Ok(turn)
+        } else {
+            Err(self
+                .0
+                .fail("there is neither UserMessage nor AssistantResponse"))
+        }
     }
 }
 
@@ -275,7 +315,12 @@ struct Members<'a> {
 
 impl<'a> Members<'a> {
     fn new(at: &'a At, object: JsonPath, known: &'static [&'static str]) -> Self {
-        Self { at, object: object.member(None), known, seen: 0 }
+        Self {
+            at,
+            object: object.member(None),
+            known,
+            seen: 0,
+        }
     }
 
     /// Returns the name of the next known member; its value is next in the map.
@@ -314,7 +359,9 @@ impl<'a> Members<'a> {
 
 fn kept<E: serde::de::Error>(at: &At, raw: &RawValue) -> Result<Json, E> {
     if is_shallow(raw.get()) {
-        Ok(Json::from_trusted(Bytes::copy_from_slice(raw.get().as_bytes())))
+        Ok(Json::from_trusted(Bytes::copy_from_slice(
+            raw.get().as_bytes(),
+        )))
     } else {
         Err(at.fail("nested too deep"))
     }

@@ -19,7 +19,8 @@ use crate::turn_id::TurnId;
 ///  "artifacts_shown": {}, "artifacts_hidden_refs": []}
 /// ```
 ///
-/// `id` and the last three members are optional. Absent lists of a digest are written as empty ones.
+/// `id` and the last three members are optional. Absent lists of a digest are written as empty
+/// ones.
 #[derive(Debug, Clone, Copy)]
 pub struct TransportTurn<'a> {
     /// The id, unless it is written elsewhere.
@@ -34,7 +35,8 @@ impl Serialize for TransportTurn<'_> {
     }
 }
 
-/// The form in a context: a [`TransportTurn`] without the references that are hidden from the model.
+/// The form in a context: a [`TransportTurn`] without the references that are hidden from the
+/// model.
 impl Serialize for RecentTurn {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         write(Some(self.id), &self.turn, false, serializer)
@@ -86,14 +88,18 @@ impl<'a> From<&'a TrajectoryDigest> for TransportDigest<'a> {
     }
 }
 
-/// The JSON of the snapshot; for an empty one `{"strategy": ...}`, or `null` if that is missing too.
+/// The JSON of the snapshot; for an empty one `{"strategy": ...}`, or `null` if that is missing
+/// too.
 impl Serialize for Snapshot {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if !self.bytes.is_empty() {
-            let raw: &RawValue = serde_json::from_slice(&self.bytes).map_err(serde::ser::Error::custom)?;
+            let raw: &RawValue =
+                serde_json::from_slice(&self.bytes).map_err(serde::ser::Error::custom)?;
             return raw.serialize(serializer);
         }
-        let Some(strategy) = self.strategy else { return serializer.serialize_unit() };
+        let Some(strategy) = self.strategy else {
+            return serializer.serialize_unit();
+        };
         let mut object = serializer.serialize_struct("Snapshot", 1)?;
         object.serialize_field("strategy", &strategy)?;
         object.end()

@@ -74,7 +74,10 @@ impl Serialize for Turn<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("UserMessage", &turn.user_message)?;
         map.serialize_entry("AssistantResponse", &turn.assistant_response)?;
-        map.serialize_entry("TrajectoryDigest", &turn.trajectory_digest.as_ref().map(Digest))?;
+        map.serialize_entry(
+            "TrajectoryDigest",
+            &turn.trajectory_digest.as_ref().map(Digest),
+        )?;
         map.serialize_entry("ArtifactsShown", &turn.artifacts_shown.as_ref().map(raw))?;
         map.serialize_entry("ArtifactsHiddenRefs", &turn.artifacts_hidden_refs)?;
         map.serialize_entry("Timestamp", turn.timestamp.as_str())?;
@@ -99,7 +102,11 @@ impl Serialize for Digest<'_> {
 }
 
 /// Writes unknown members. One with a known name would be a duplicate key, and is left out.
-fn others<M: SerializeMap>(map: &mut M, other: &BTreeMap<String, Json>, known: &[&str]) -> Result<(), M::Error> {
+fn others<M: SerializeMap>(
+    map: &mut M,
+    other: &BTreeMap<String, Json>,
+    known: &[&str],
+) -> Result<(), M::Error> {
     other
         .iter()
         .filter(|(name, _)| !known.contains(&name.as_str()))

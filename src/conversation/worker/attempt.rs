@@ -45,7 +45,8 @@ pub(super) struct UnknownCommit {
 
 impl UnknownCommit {
     pub(super) fn is_stored(&self, state: &StoredState) -> bool {
-        (self.version == 0 || state.checkpoint_version == self.version) && state.checkpoint == self.checkpoint
+        (self.version == 0 || state.checkpoint_version == self.version)
+            && state.checkpoint == self.checkpoint
     }
 }
 
@@ -63,7 +64,11 @@ pub(super) struct Attempt<'a> {
 
 impl Attempt<'_> {
     pub(super) async fn backlog(&self) -> Result<Backlog> {
-        self.shared.ask(self.namespace, |cached| Some(Backlog::of(self.shared, cached))).await
+        self.shared
+            .ask(self.namespace, |cached| {
+                Some(Backlog::of(self.shared, cached))
+            })
+            .await
     }
 
     /// Reads the backlog from the rows if the cached copy is outdated.

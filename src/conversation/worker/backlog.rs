@@ -16,7 +16,8 @@ pub(super) struct Backlog {
     pub(super) due: u64,
     /// Number of unsummarised turns.
     pub(super) unsummarised: u64,
-    /// Room of the newest unsummarised turns, newest first: of those that may stay out of the summary.
+    /// Room of the newest unsummarised turns, newest first: of those that may stay out of the
+    /// summary.
     newest: Vec<u64>,
 }
 
@@ -26,9 +27,15 @@ impl Backlog {
         let newest = cached.turns.iter().rev().take(shared.config.recent_turns);
         let head = &cached.state.head;
         let stay = usize::try_from(unsummarised - due).unwrap_or(usize::MAX);
-        let oldest_of_those = stay.checked_sub(1).and_then(|nth| cached.turns.iter().nth_back(nth));
+        let oldest_of_those = stay
+            .checked_sub(1)
+            .and_then(|nth| cached.turns.iter().nth_back(nth));
         Self {
-            from: strategies::oldest_raw(shared.config.strategy, head, cached.state.checkpoint.covers_through),
+            from: strategies::oldest_raw(
+                shared.config.strategy,
+                head,
+                cached.state.checkpoint.covers_through,
+            ),
             through: oldest_of_those.map_or(head.seq, |kept| kept.id.seq.saturating_sub(1)),
             due,
             unsummarised,
@@ -44,7 +51,10 @@ impl Backlog {
 
     /// Returns the room of the newest turns, newest first, given the number of unsummarised ones.
     pub(super) fn newest(&self, unsummarised: u64) -> impl Iterator<Item = u64> {
-        self.newest.iter().copied().take(usize::try_from(unsummarised).unwrap_or(usize::MAX))
+        self.newest
+            .iter()
+            .copied()
+            .take(usize::try_from(unsummarised).unwrap_or(usize::MAX))
     }
 
     /// Returns the tokens of a context without turns.

@@ -28,40 +28,69 @@ pub(super) struct Batch {
 
 impl Batch {
     /// Reads the oldest due turns, as many as fit into one request.
-    pub(super) async fn read(shared: &Shared, namespace: &Namespace, backlog: &Backlog, notes: &Notes) -> Result<Self> {
+    pub(super) async fn read(
+        shared: &Shared,
+        namespace: &Namespace,
+        backlog: &Backlog,
+        notes: &Notes,
+    ) -> Result<Self> {
         let config = &shared.config.summarizer;
         let most = (config.batch_turns >> notes.shrink.min(63)).max(1);
-        let (mut kept, mut unreadable) = shared.rows.turns(namespace, backlog.from, backlog.through, most).await?;
+        let (mut kept, mut unreadable) = shared
+            .rows
+            .turns(namespace, backlog.from, backlog.through, most)
+            .await?;
         for kept in &mut kept {
             // A request contains more of a turn than a prompt.
             kept.tokens = shared.counter.sent(&kept.turn);
         }
         // Fewer than requested: all were read.
-        let mut through = kept.last().filter(|_| kept.len() == most).map_or(backlog.through, |last| last.id.seq);
+        let mut through = kept
+            .last()
+            .filter(|_| kept.len() == most)
+            .map_or(backlog.through, |last| last.id.seq);
         let fitting = fitting(&kept, config.batch_tokens >> notes.shrink.min(63));
         if fitting < kept.len() {
             kept.truncate(fitting);
             through = kept.last().map_or(backlog.through, |last| last.id.seq);
             if unreadable > 0 {
-                unreadable = shared.rows.turns(namespace, backlog.from, through, usize::MAX).await?.1;
+                unreadable = shared
+                    .rows
+                    .turns(namespace, backlog.from, through, usize::MAX)
+                    .await?
+                    .1;
             }
         }
-        Ok(Self { kept, through, unreadable })
+        Ok(Self {
+            kept,
+            through,
+            unreadable,
+        })
     }
 
     /// Returns how often to halve the only turn after one more failure.
     ///
-    /// If it fails when almost nothing is left, it is sent whole again: then its text is not the cause.
+    /// If it fails when almost nothing is left, it is sent whole again: then its text is not the
+    /// cause.
     pub(super) fn clip_more(&self, config: &SummarizerConfig, clip: u32) -> u32 {
-        let longest = self.kept.iter().map(|kept| kept.tokens).max().unwrap_or_default().min(config.batch_tokens);
+        let longest = self
+            .kept
+            .iter()
+            .map(|kept| kept.tokens)
+            .max()
+            .unwrap_or_default()
+            .min(config.batch_tokens);
         // Enough halvings to make a difference to this turn.
-        let next = (clip + 1..64).find(|clip| config.batch_tokens >> clip < longest).unwrap_or(64);
+        let next = (clip + 1..64)
+            .find(|clip| config.batch_tokens >> clip < longest)
+            .unwrap_or(64);
         let least = LEAST.min(config.batch_tokens);
         let makes_less = longest > least && config.batch_tokens >> (next - 1).min(63) > least;
         if makes_less { next } else { 0 }
     }
 
-    /// Returns the turns to send. A turn that is too long for a request is clipped; its row stays whole.
+    /// Returns the turns to send. A turn that is too long for a request is clipped; its row stays
+    /// whole.
     pub(super) fn turns(
         &self,
         counter: Counter,
@@ -88,14 +117,19 @@ fn fitting(kept: &[StoredTurn], most: u64) -> usize {
 
 /// Returns a turn with its two texts clipped to a total of `most` tokens, and nothing else.
 fn clipped(counter: Counter, turn: &ConversationTurn, most: u64) -> ConversationTurn {
-    let (user, assistant) = (counter.count(&turn.user_message), counter.count(&turn.assistant_response));
+    let (user, assistant) = (
+        counter.count(&turn.user_message),
+        counter.count(&turn.assistant_response),
+    );
     // Each gets half, and what the other leaves.
     let half = most / 2;
     let for_user = user.min(half.max(most.saturating_sub(assistant)));
     let for_assistant = most.saturating_sub(for_user);
     ConversationTurn {
         user_message: counter.clamp(&turn.user_message, for_user).into_owned(),
-        assistant_response: counter.clamp(&turn.assistant_response, for_assistant).into_owned(),
+        assistant_response: counter
+            .clamp(&turn.assistant_response, for_assistant)
+            .into_owned(),
         timestamp: turn.timestamp.clone(),
         ..ConversationTurn::default()
     }
@@ -108,7 +142,13 @@ mod tests {
 
     fn kept(seq: u64, tokens: u64) -> StoredTurn {
         let id = TurnId { seq, nonce: 0 };
-        StoredTurn { id, tokens, bytes: 1, created_at: helmdeck_core::Timestamp(0), turn: Arc::default() }
+        StoredTurn {
+            id,
+            tokens,
+            bytes: 1,
+            created_at: helmdeck_core::Timestamp(0),
+            turn: Arc::default(),
+        }
     }
 
     #[test]
@@ -131,11 +171,24 @@ mod tests {
             ..ConversationTurn::default()
         };
         let clip = clipped(counter, &turn, 200);
-        assert!(counter.turn(&clip) <= 200 && counter.turn(&clip) > 150, "{}", counter.turn(&clip));
-        assert!(clip.user_message.starts_with("ask ask") && clip.assistant_response.starts_with("say say"));
-        let short = ConversationTurn { user_message: "hello".to_owned(), ..turn };
+        assert!(
+            counter.turn(&clip) <= 200 && counter.turn(&clip) > 150,
+            "{}",
+            counter.turn(&clip)
+        );
+        assert!(
+            clip.user_message.starts_with("ask ask")
+                && clip.assistant_response.starts_with("say say")
+        );
+        let short = ConversationTurn {
+            user_message: "hello".to_owned(),
+            ..turn
+        };
         let clip = clipped(counter, &short, 200);
         assert_eq!(clip.user_message, "hello");
-        assert!(counter.count(&clip.assistant_response) > 150, "what one leaves is the other's");
+        assert!(
+            counter.count(&clip.assistant_response) > 150,
+            "what one leaves is the other's"
+        );
     }
 }

@@ -25,8 +25,8 @@ pub(super) enum Stored {
 impl Attempt<'_> {
     /// Commits what `change` returns.
     ///
-    /// Retries while other writers are faster or the store fails, as long as generation and summary are those with
-    /// which the attempt started.
+    /// Retries while other writers are faster or the store fails, as long as generation and summary
+    /// are those with which the attempt started.
     pub(super) async fn store(
         &mut self,
         began: &StoredState,
@@ -39,7 +39,11 @@ impl Attempt<'_> {
             let done = async {
                 let slot = self.shared.hot.slot(self.namespace);
                 let _write_lock = slot.write_lock.lock().await;
-                let backlog = if tries == 0 { self.backlog().await? } else { self.look_anew().await? };
+                let backlog = if tries == 0 {
+                    self.backlog().await?
+                } else {
+                    self.look_anew().await?
+                };
                 if let Some(maybe) = maybe.take_if(|maybe| maybe.is_stored(&backlog.state)) {
                     self.publish(&maybe.moves)?;
                     return Ok(Some(Stored::At(backlog.state.checkpoint_version)));
@@ -54,7 +58,12 @@ impl Attempt<'_> {
                 if let Some((_, new, _)) = moves.last() {
                     checkpoint.health = *new;
                 }
-                match self.shared.rows.commit(self.namespace, &backlog.state, &checkpoint).await {
+                match self
+                    .shared
+                    .rows
+                    .commit(self.namespace, &backlog.state, &checkpoint)
+                    .await
+                {
                     Ok(Some(version)) => {
                         self.shared.replaced(self.namespace, &checkpoint, version);
                         self.publish(&moves)?;
@@ -102,20 +111,28 @@ impl Attempt<'_> {
     }
 
     fn publish(&self, moves: &[Move]) -> Result<()> {
-        moves
-            .iter()
-            .try_for_each(|(prior, new, reason)| self.shared.health_changed(&self.identity, *prior, *new, *reason))
+        moves.iter().try_for_each(|(prior, new, reason)| {
+            self.shared
+                .health_changed(&self.identity, *prior, *new, *reason)
+        })
     }
 }
 
 /// Returns whether a summary made for `began` still applies.
 ///
-/// If only the checkpoint's row was lost, it is written anew; then the head identifies the conversation.
+/// If only the checkpoint's row was lost, it is written anew; then the head identifies the
+/// conversation.
 fn is_same(now: &StoredState, began: &StoredState) -> bool {
-    let stamp =
-        |state: &StoredState| (state.checkpoint.generation, state.head.generation, state.checkpoint.covers_through);
+    let stamp = |state: &StoredState| {
+        (
+            state.checkpoint.generation,
+            state.head.generation,
+            state.checkpoint.covers_through,
+        )
+    };
     let lost = |state: &StoredState| state.checkpoint_version == 0 && state.head_version != 0;
     let steps = now.head_version.checked_sub(began.head_version);
     stamp(now) == stamp(began)
-        && (now.continues(began) || (lost(now) && lost(began) && steps.is_some_and(|steps| steps < 1 << 32)))
+        && (now.continues(began)
+            || (lost(now) && lost(began) && steps.is_some_and(|steps| steps < 1 << 32)))
 }

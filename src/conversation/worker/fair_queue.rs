@@ -1,7 +1,7 @@
 //! Fair queue of conversations: bounded, each conversation at most once.
 //!
-//! Tenants take turns, however many conversations each has waiting. Within a tenant the order is first come, first
-//! served; unfinished work goes to the end.
+//! Tenants take turns, however many conversations each has waiting. Within a tenant the order is
+//! first come, first served; unfinished work goes to the end.
 //!
 //! What does not fit is dropped: the sweep finds it again, because the rows alone say what is due.
 
@@ -85,15 +85,22 @@ impl<N: Clone + Default> FairQueue<N> {
         }
     }
 
-    /// Queues a conversation unless it is queued or backs off. Returns whether the worker must be notified.
+    /// Queues a conversation unless it is queued or backs off. Returns whether the worker must be
+    /// notified.
     pub(super) fn wake(&mut self, namespace: &Namespace) -> bool {
         match self.slots.get_mut(namespace) {
-            Some(QueueEntry { phase: Phase::Running { again, .. }, .. }) => {
+            Some(QueueEntry {
+                phase: Phase::Running { again, .. },
+                ..
+            }) => {
                 *again = true;
                 false
             }
             Some(_) => false,
-            None => self.make_room(&namespace.tenant) && self.push(namespace.clone(), false, N::default()),
+            None => {
+                self.make_room(&namespace.tenant)
+                    && self.push(namespace.clone(), false, N::default())
+            }
         }
     }
 
@@ -123,7 +130,10 @@ impl<N: Clone + Default> FairQueue<N> {
             return Err(self.alarms.peek().map(|Reverse((at, _))| *at));
         };
         let gone = CancellationToken::new();
-        let phase = Phase::Running { again: false, gone: gone.clone() };
+        let phase = Phase::Running {
+            again: false,
+            gone: gone.clone(),
+        };
         let (forced, notes) = match self.slots.get_mut(&namespace) {
             Some(slot) => {
                 slot.phase = phase;
@@ -132,16 +142,36 @@ impl<N: Clone + Default> FairQueue<N> {
             // Every waiting conversation has a slot.
             None => (false, N::default()),
         };
-        Ok(Job { namespace, forced, gone, notes })
+        Ok(Job {
+            namespace,
+            forced,
+            gone,
+            notes,
+        })
     }
 
-    /// Ends a job and keeps the notes for the next attempt. Returns whether the worker must be notified.
-    pub(super) fn ended(&mut self, namespace: &Namespace, ended: JobEnd, notes: N, now: Instant) -> bool {
+    /// Ends a job and keeps the notes for the next attempt. Returns whether the worker must be
+    /// notified.
+    pub(super) fn ended(
+        &mut self,
+        namespace: &Namespace,
+        ended: JobEnd,
+        notes: N,
+        now: Instant,
+    ) -> bool {
         let crowded = self.slots.len() > self.room;
-        let Some(slot) = self.slots.get_mut(namespace) else { return false };
-        let Phase::Running { again, gone } = &slot.phase else { return false };
+        let Some(slot) = self.slots.get_mut(namespace) else {
+            return false;
+        };
+        let Phase::Running { again, gone } = &slot.phase else {
+            return false;
+        };
         let (again, forced) = (*again, slot.forced);
-        let notes = if gone.is_cancelled() { N::default() } else { notes };
+        let notes = if gone.is_cancelled() {
+            N::default()
+        } else {
+            notes
+        };
         let rest = match ended {
             // A new turn is no reason to ask a failing summarizer again.
             JobEnd::Rest(wait) if !forced && !gone.is_cancelled() => wait,
@@ -159,7 +189,9 @@ impl<N: Clone + Default> FairQueue<N> {
             self.slots.remove(namespace);
             return false;
         }
-        let until = now.checked_add(rest).unwrap_or_else(|| now + Duration::from_secs(86_400));
+        let until = now
+            .checked_add(rest)
+            .unwrap_or_else(|| now + Duration::from_secs(86_400));
         slot.phase = Phase::BackingOff { until };
         slot.notes = notes;
         self.alarms.push(Reverse((until, namespace.clone())));
@@ -197,7 +229,9 @@ impl<N: Clone + Default> FairQueue<N> {
         while let Some(Reverse((at, _))) = self.alarms.peek()
             && *at <= now
         {
-            let Some(Reverse((at, namespace))) = self.alarms.pop() else { return };
+            let Some(Reverse((at, namespace))) = self.alarms.pop() else {
+                return;
+            };
             if let Some(slot) = self.slots.get(&namespace)
                 && matches!(slot.phase, Phase::BackingOff { until } if until == at)
             {
@@ -215,7 +249,14 @@ impl<N: Clone + Default> FairQueue<N> {
         }
         queue.push_back(namespace.clone());
         self.waiting += 1;
-        self.slots.insert(namespace, QueueEntry { phase: Phase::Waiting, forced, notes });
+        self.slots.insert(
+            namespace,
+            QueueEntry {
+                phase: Phase::Waiting,
+                forced,
+                notes,
+            },
+        );
         true
     }
 
@@ -233,7 +274,9 @@ impl<N: Clone + Default> FairQueue<N> {
     }
 
     fn unqueue(&mut self, namespace: &Namespace) {
-        let Some(queue) = self.tenants.get_mut(&namespace.tenant) else { return };
+        let Some(queue) = self.tenants.get_mut(&namespace.tenant) else {
+            return;
+        };
         let before = queue.len();
         queue.retain(|other| other != namespace);
         self.waiting -= before - queue.len();
@@ -243,7 +286,8 @@ impl<N: Clone + Default> FairQueue<N> {
         }
     }
 
-    /// Makes room for a conversation of this tenant, at the cost of the tenant with the longest queue.
+    /// Makes room for a conversation of this tenant, at the cost of the tenant with the longest
+    /// queue.
     ///
     /// Returns `false` if it can't.
     fn make_room(&mut self, tenant: &Arc<str>) -> bool {
@@ -252,10 +296,13 @@ impl<N: Clone + Default> FairQueue<N> {
         }
         let own = self.tenants.get(tenant).map_or(0, VecDeque::len);
         let longest = self.tenants.iter().max_by_key(|(_, queue)| queue.len());
-        let Some(last) =
-            longest.filter(|(_, queue)| queue.len() > own + 1).and_then(|(_, queue)| queue.back()).cloned()
+        let Some(last) = longest
+            .filter(|(_, queue)| queue.len() > own + 1)
+            .and_then(|(_, queue)| queue.back())
+            .cloned()
         else {
-            // No queue is too long: only conversations that back off could go, and their waits would be lost.
+            // No queue is too long: only conversations that back off could go, and their waits
+            // would be lost.
             return own == 0 && self.slots.len() < 2 * self.room;
         };
         self.unqueue(&last);
@@ -273,7 +320,11 @@ mod tests {
     }
 
     fn name(job: &Job<u32>) -> String {
-        format!("{}/{}", job.namespace.tenant, job.namespace.session.as_deref().unwrap())
+        format!(
+            "{}/{}",
+            job.namespace.tenant,
+            job.namespace.session.as_deref().unwrap()
+        )
     }
 
     /// Takes and ends all waiting jobs; returns the order.
@@ -310,7 +361,12 @@ mod tests {
         let job = queue.next(now).unwrap();
         assert!(queue.ended(&job.namespace, JobEnd::More, 7, now));
         assert_eq!(order(&mut queue, now), ["b/s0", "a/s1", "a/s2", "a/s0"]);
-        assert!(queue.slots.is_empty() && queue.tenants.is_empty() && queue.turns.is_empty() && queue.waiting == 0);
+        assert!(
+            queue.slots.is_empty()
+                && queue.tenants.is_empty()
+                && queue.turns.is_empty()
+                && queue.waiting == 0
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -344,13 +400,30 @@ mod tests {
         queue.wake(&of("a", 0));
         let job = queue.next(now).unwrap();
         queue.wake(&of("a", 0));
-        queue.ended(&job.namespace, JobEnd::Rest(Duration::from_secs(10)), 3, now);
+        queue.ended(
+            &job.namespace,
+            JobEnd::Rest(Duration::from_secs(10)),
+            3,
+            now,
+        );
         assert!(!queue.wake(&of("a", 0)));
-        assert_eq!(queue.next(later - Duration::from_millis(1)).unwrap_err(), Some(later));
+        assert_eq!(
+            queue.next(later - Duration::from_millis(1)).unwrap_err(),
+            Some(later)
+        );
         let job = queue.next(later).unwrap();
-        assert_eq!((job.notes, job.forced), (3, false), "what was noted is there again");
+        assert_eq!(
+            (job.notes, job.forced),
+            (3, false),
+            "what was noted is there again"
+        );
 
-        queue.ended(&job.namespace, JobEnd::Rest(Duration::from_secs(10)), 4, later);
+        queue.ended(
+            &job.namespace,
+            JobEnd::Rest(Duration::from_secs(10)),
+            4,
+            later,
+        );
         assert!(queue.force(&of("a", 0)));
         let job = queue.next(later).unwrap();
         assert_eq!((job.notes, job.forced), (4, true));
@@ -372,7 +445,10 @@ mod tests {
         assert_eq!(queue.waiting, 4, "the sweep finds the others");
         assert!(queue.wake(&of("one", 0)));
         assert_eq!(queue.waiting, 4);
-        assert_eq!(order(&mut queue, now), ["many/s0", "one/s0", "many/s1", "many/s2"]);
+        assert_eq!(
+            order(&mut queue, now),
+            ["many/s0", "one/s0", "many/s1", "many/s2"]
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -38,7 +38,11 @@ pub(super) fn failed(health: Health, failures: u32, max_attempts: u32) -> Vec<Mo
     match health {
         Health::Healthy => {
             let first = (health, Health::Retry, Reason::SummarizerFailed);
-            if failures >= max_attempts { vec![first, exhausted] } else { vec![first] }
+            if failures >= max_attempts {
+                vec![first, exhausted]
+            } else {
+                vec![first]
+            }
         }
         Health::Retry if failures >= max_attempts => vec![exhausted],
         Health::Retry => vec![(health, health, Reason::SummarizerFailed)],
@@ -54,7 +58,11 @@ pub(super) fn exhausted(health: Health) -> Vec<Move> {
 
 /// Returns the transition when a recovery ends because its process does.
 pub(super) fn gave_up(health: Health) -> Option<Move> {
-    (health == Health::Recovering).then_some((health, Health::Degraded, Reason::RecoveryBatchFailed))
+    (health == Health::Recovering).then_some((
+        health,
+        Health::Degraded,
+        Reason::RecoveryBatchFailed,
+    ))
 }
 
 #[cfg(test)]
@@ -90,16 +98,26 @@ mod tests {
     fn one_attempt_may_be_all_there_is() {
         let moves = failed(Health::Healthy, 1, 1);
         assert_eq!(moves.last().unwrap().1, Health::Degraded);
-        assert_eq!(failed(Health::Healthy, 1, 2).last().unwrap().1, Health::Retry);
+        assert_eq!(
+            failed(Health::Healthy, 1, 2).last().unwrap().1,
+            Health::Retry
+        );
     }
 
     #[test]
     fn conversation_recovers_only_without_backlog() {
         assert_eq!(
             succeeded(Health::Recovering, true),
-            [(Health::Recovering, Health::Degraded, Reason::RecoveryBatchDrained)]
+            [(
+                Health::Recovering,
+                Health::Degraded,
+                Reason::RecoveryBatchDrained
+            )]
         );
         assert_eq!(succeeded(Health::Recovering, false)[0].1, Health::Healthy);
-        assert!(succeeded(Health::Healthy, true).is_empty(), "all is well: nothing to tell");
+        assert!(
+            succeeded(Health::Healthy, true).is_empty(),
+            "all is well: nothing to tell"
+        );
     }
 }

@@ -8,8 +8,14 @@ use helmdeck_memory::Namespace;
 pub(super) fn digest(namespace: &Namespace) -> String {
     // FNV-1a of 128 bits. In a collision, two conversations wait for each other; nothing worse.
     let mut hash = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
-    let mut feed = |byte: u8| hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
-    for part in [&*namespace.tenant, &*namespace.subject, namespace.session.as_deref().unwrap_or_default()] {
+    let mut feed = |byte: u8| {
+        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+    };
+    for part in [
+        &*namespace.tenant,
+        &*namespace.subject,
+        namespace.session.as_deref().unwrap_or_default(),
+    ] {
         part.bytes().for_each(&mut feed);
         // No UTF-8 text contains this byte, so two namespaces never feed the same bytes.
         feed(0xff);

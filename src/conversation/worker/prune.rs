@@ -38,7 +38,9 @@ pub(super) async fn prune(shared: &Shared, namespace: &Namespace) -> Result<JobE
     }
     let head = &state.head;
     let cut = Cut::of(&shared.config, head, oldest(shared, namespace, head).await?);
-    let Some(last) = cut.gone.last() else { return Ok(JobEnd::Done) };
+    let Some(last) = cut.gone.last() else {
+        return Ok(JobEnd::Done);
+    };
     let mut ops = Ops::new(namespace.clone());
     cut.gone.iter().for_each(|seq| ops.delete_turn(*seq));
     let new = Head {
@@ -48,10 +50,17 @@ pub(super) async fn prune(shared: &Shared, namespace: &Namespace) -> Result<JobE
         ..head.clone()
     };
     let checkpoint = rebased(&state, &cut.gone);
-    let done = shared.rows.replace(&state, Some(&new), checkpoint.as_ref(), ops).await;
+    let done = shared
+        .rows
+        .replace(&state, Some(&new), checkpoint.as_ref(), ops)
+        .await;
     shared.hot.forget_slot(namespace, &slot);
     if done?.is_some() && shared.config.strategy == Strategy::RollingSummary {
-        let uncovered = cut.gone.iter().filter(|seq| **seq > state.checkpoint.covers_through).count();
+        let uncovered = cut
+            .gone
+            .iter()
+            .filter(|seq| **seq > state.checkpoint.covers_through)
+            .count();
         shared.recovery_dropped(&identity(namespace), cut.reason, uncovered as u64);
     }
     // Another writer was faster, or more turns must go: look again.
@@ -61,12 +70,29 @@ pub(super) async fn prune(shared: &Shared, namespace: &Namespace) -> Result<JobE
 /// Returns the oldest turns, readable or not, without the newest.
 async fn oldest(shared: &Shared, namespace: &Namespace, head: &Head) -> Result<Vec<Old>> {
     let last = head.seq.saturating_sub(1);
-    let (kept, unreadable) = shared.rows.turns(namespace, head.first, last, CHUNK).await?;
-    let mut oldest: Vec<Old> = kept.iter().map(|kept| Old { seq: kept.id.seq, bytes: kept.bytes }).collect();
+    let (kept, unreadable) = shared
+        .rows
+        .turns(namespace, head.first, last, CHUNK)
+        .await?;
+    let mut oldest: Vec<Old> = kept
+        .iter()
+        .map(|kept| Old {
+            seq: kept.id.seq,
+            bytes: kept.bytes,
+        })
+        .collect();
     if unreadable > 0 {
-        let through = kept.last().filter(|_| kept.len() == CHUNK).map_or(last, |newest| newest.id.seq);
-        let there = shared.rows.keys(namespace, encoding::TURNS, head.first, through).await?;
-        let closed = there.into_iter().filter(|seq| kept.binary_search_by_key(seq, |kept| kept.id.seq).is_err());
+        let through = kept
+            .last()
+            .filter(|_| kept.len() == CHUNK)
+            .map_or(last, |newest| newest.id.seq);
+        let there = shared
+            .rows
+            .keys(namespace, encoding::TURNS, head.first, through)
+            .await?;
+        let closed = there
+            .into_iter()
+            .filter(|seq| kept.binary_search_by_key(seq, |kept| kept.id.seq).is_err());
         oldest.extend(closed.map(|seq| Old { seq, bytes: 0 }));
         oldest.sort_unstable_by_key(|old| old.seq);
         oldest.truncate(CHUNK);
@@ -79,17 +105,30 @@ async fn oldest(shared: &Shared, namespace: &Namespace, head: &Head) -> Result<V
 /// Returns `None` if it is unchanged.
 fn rebased(state: &StoredState, gone: &[u64]) -> Option<Checkpoint> {
     let checkpoint = &state.checkpoint;
-    let covered = gone.iter().filter(|seq| **seq <= checkpoint.covers_through).count() as u64;
+    let covered = gone
+        .iter()
+        .filter(|seq| **seq <= checkpoint.covers_through)
+        .count() as u64;
     if covered == 0 {
         return None;
     }
     let mut base = checkpoint.base.clone().unwrap_or_default();
-    if gone.iter().any(|seq| (base.through + 1..=checkpoint.covers_through).contains(seq)) {
+    if gone
+        .iter()
+        .any(|seq| (base.through + 1..=checkpoint.covers_through).contains(seq))
+    {
         // The whole summary becomes the base, so that it isn't rewritten for every removed turn.
-        base = Base { summary: checkpoint.summary.clone(), through: checkpoint.covers_through, ..base }
+        base = Base {
+            summary: checkpoint.summary.clone(),
+            through: checkpoint.covers_through,
+            ..base
+        }
     }
     base.gone += covered;
-    Some(Checkpoint { base: Some(base), ..checkpoint.clone() })
+    Some(Checkpoint {
+        base: Some(base),
+        ..checkpoint.clone()
+    })
 }
 
 impl Cut {
@@ -119,32 +158,71 @@ mod tests {
     }
 
     fn head(turns: u64) -> Head {
-        Head { seq: turns, first: 1, turns, bytes: turns * 100, generation: 1 }
+        Head {
+            seq: turns,
+            first: 1,
+            turns,
+            bytes: turns * 100,
+            generation: 1,
+        }
     }
 
     #[test]
     fn oldest_turns_go_down_to_limit() {
-        let config = Config { max_turns: 7, max_bytes: 500, ..Config::default() };
+        let config = Config {
+            max_turns: 7,
+            max_bytes: 500,
+            ..Config::default()
+        };
         let cut = Cut::of(&config, &head(10), old(9));
-        assert_eq!(cut, Cut { gone: vec![1, 2, 3, 4, 5], bytes: 500, reason: "max_turns" });
-        let config = Config { max_turns: 10, ..config };
+        assert_eq!(
+            cut,
+            Cut {
+                gone: vec![1, 2, 3, 4, 5],
+                bytes: 500,
+                reason: "max_turns"
+            }
+        );
+        let config = Config {
+            max_turns: 10,
+            ..config
+        };
         assert_eq!(Cut::of(&config, &head(10), old(9)).reason, "max_bytes");
-        let config = Config { max_turns: 10, max_bytes: 1000, ..config };
+        let config = Config {
+            max_turns: 10,
+            max_bytes: 1000,
+            ..config
+        };
         assert_eq!(Cut::of(&config, &head(10), old(9)), Cut::default());
     }
 
     #[test]
     fn a_summary_whose_turns_go_becomes_the_base() {
         let covered = |covers_through, base| StoredState {
-            checkpoint: Checkpoint { covers_through, summary: "all of it".to_owned(), base, ..Checkpoint::default() },
+            checkpoint: Checkpoint {
+                covers_through,
+                summary: "all of it".to_owned(),
+                base,
+                ..Checkpoint::default()
+            },
             ..StoredState::default()
         };
-        let base = |text: &str, through, gone| Some(Base { summary: text.to_owned(), through, gone });
-        let of = |base, gone: &[u64]| rebased(&covered(5, base), gone).map(|checkpoint| checkpoint.base);
+        let base = |text: &str, through, gone| {
+            Some(Base {
+                summary: text.to_owned(),
+                through,
+                gone,
+            })
+        };
+        let of =
+            |base, gone: &[u64]| rebased(&covered(5, base), gone).map(|checkpoint| checkpoint.base);
         assert!(of(None, &[1, 2]).unwrap() == base("all of it", 5, 2));
         assert!(of(base("old", 3, 2), &[3, 4]).unwrap() == base("all of it", 5, 4));
         let same = of(base("old", 3, 1), &[2, 3]).unwrap();
-        assert!(same == base("old", 3, 3), "those are not needed to make the rest anew");
+        assert!(
+            same == base("old", 3, 3),
+            "those are not needed to make the rest anew"
+        );
         assert!(of(None, &[6, 7]).is_none(), "no turn of the summary goes");
         assert!(rebased(&covered(0, None), &[1]).is_none());
     }

@@ -1,7 +1,8 @@
 //! One attempt to summarise the oldest turns of a conversation.
 //!
-//! Every result is stored by compare-and-set on the checkpoint. So every concurrent change (another process, a flush, a
-//! restore, a delete) wins, and a late summary is discarded. The lock only saves a second model call.
+//! Every result is stored by compare-and-set on the checkpoint. So every concurrent change (another
+//! process, a flush, a restore, a delete) wins, and a late summary is discarded. The lock only
+//! saves a second model call.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -63,45 +64,81 @@ pub(super) async fn attempt(
     notes: Notes,
 ) -> (JobEnd, Notes) {
     let identity = identity(namespace);
-    let mut attempt = Attempt { shared, namespace, identity, stop, gone, notes };
+    let mut attempt = Attempt {
+        shared,
+        namespace,
+        identity,
+        stop,
+        gone,
+        notes,
+    };
     let ended = match attempt.run(forced).await {
         Ok(ended) => {
             attempt.notes.store_failures = 0;
             ended
         }
-        Err(error @ (ConversationError::Corrupt(_) | ConversationError::InvalidHealthTransition { .. })) => {
+        Err(
+            error @ (ConversationError::Corrupt(_)
+            | ConversationError::InvalidHealthTransition { .. }),
+        ) => {
             tracing::error!(%error, "a conversation cannot be summarised");
             JobEnd::Done
         }
         Err(error) => {
             tracing::warn!(%error, "a conversation could not be summarised; it is tried again");
             attempt.notes.store_failures = attempt.notes.store_failures.saturating_add(1);
-            JobEnd::Rest(wait::after(&shared.config.summarizer, attempt.notes.store_failures, None))
+            JobEnd::Rest(wait::after(
+                &shared.config.summarizer,
+                attempt.notes.store_failures,
+                None,
+            ))
         }
     };
-    let notes = if ended == JobEnd::Done { Notes::default() } else { attempt.notes };
+    let notes = if ended == JobEnd::Done {
+        Notes::default()
+    } else {
+        attempt.notes
+    };
     (ended, notes)
 }
 
 /// Returns the number of due turns.
 pub(super) async fn due(shared: &Shared, namespace: &Namespace) -> Result<u64> {
-    shared.ask(namespace, |cached| Some(cached.backlog(&shared.config))).await
+    shared
+        .ask(namespace, |cached| Some(cached.backlog(&shared.config)))
+        .await
 }
 
 /// Returns the consecutive failures of the summarizer.
 pub(super) async fn failures(shared: &Shared, namespace: &Namespace) -> Result<u32> {
-    shared.ask(namespace, |cached| Some(cached.state.checkpoint.failures)).await
+    shared
+        .ask(namespace, |cached| Some(cached.state.checkpoint.failures))
+        .await
 }
 
-/// Returns whether the last failure, after `before` failures, is one that another attempt can't repair.
-pub(super) async fn is_refused(shared: &Shared, namespace: &Namespace, before: u32) -> Result<bool> {
+/// Returns whether the last failure, after `before` failures, is one that another attempt can't
+/// repair.
+pub(super) async fn is_refused(
+    shared: &Shared,
+    namespace: &Namespace,
+    before: u32,
+) -> Result<bool> {
     let last = shared
         .ask(namespace, |cached| {
             let checkpoint = &cached.state.checkpoint;
-            Some(checkpoint.last_failure.clone().filter(|_| checkpoint.failures > before))
+            Some(
+                checkpoint
+                    .last_failure
+                    .clone()
+                    .filter(|_| checkpoint.failures > before),
+            )
         })
         .await?;
-    Ok(last.is_some_and(|word| [Failure::Credential, Failure::Refused].iter().any(|known| known.as_str() == word)))
+    Ok(last.is_some_and(|word| {
+        [Failure::Credential, Failure::Refused]
+            .iter()
+            .any(|known| known.as_str() == word)
+    }))
 }
 
 /// Returns the owner of a conversation.
@@ -133,7 +170,8 @@ impl Attempt<'_> {
         let renewing = async {
             loop {
                 tokio::time::sleep(RENEWAL).await;
-                // A new holder would ask a model for the same; versions decide which summary is stored.
+                // A new holder would ask a model for the same; versions decide which summary is
+                // stored.
                 let _ = lock.renew(HOLD).await;
             }
         };
@@ -169,7 +207,11 @@ impl Attempt<'_> {
                 return Ok(JobEnd::Rest(wait::jittered(BUSY_WAIT)));
             }
         }
-        let backlog = if started.is_some() { self.backlog().await? } else { backlog };
+        let backlog = if started.is_some() {
+            self.backlog().await?
+        } else {
+            backlog
+        };
         if backlog.due == 0 {
             // The turns that failed are gone.
             return self.drained(&backlog, None).await;
@@ -183,7 +225,10 @@ impl Attempt<'_> {
             Err(NoSummary::Failed(error)) => self.failed(&backlog, &batch, error).await,
             Err(NoSummary::Stopped) => {
                 if !self.stop.is_cancelled() {
-                    self.shared.counters.summaries_discarded.fetch_add(1, Ordering::Relaxed);
+                    self.shared
+                        .counters
+                        .summaries_discarded
+                        .fetch_add(1, Ordering::Relaxed);
                 }
                 Ok(JobEnd::Done)
             }
@@ -206,12 +251,20 @@ impl Attempt<'_> {
 
     /// Returns the wait that applies to requested attempts too.
     ///
-    /// It is what the endpoint asks for, and at least the first wait after an earlier request. Repeated requests thus
-    /// can't flood a failing endpoint.
+    /// It is what the endpoint asks for, and at least the first wait after an earlier request.
+    /// Repeated requests thus can't flood a failing endpoint.
     fn patience(&mut self, forced: bool) -> Option<Duration> {
         let now = Instant::now();
-        let again_at = self.notes.forced_at.filter(|_| forced).map(|at| at + self.shared.config.summarizer.retry_wait);
-        let until = self.notes.not_before.max(again_at).filter(|until| *until > now);
+        let again_at = self
+            .notes
+            .forced_at
+            .filter(|_| forced)
+            .map(|at| at + self.shared.config.summarizer.retry_wait);
+        let until = self
+            .notes
+            .not_before
+            .max(again_at)
+            .filter(|until| *until > now);
         if until.is_none() && forced {
             self.notes.forced_at = Some(now);
         }
@@ -226,7 +279,9 @@ impl Attempt<'_> {
         if failures == 0 || self.notes.tried == version {
             return Ok(None);
         }
-        let Some(failed_at) = self.shared.rows.checkpoint_at(self.namespace).await? else { return Ok(None) };
+        let Some(failed_at) = self.shared.rows.checkpoint_at(self.namespace).await? else {
+            return Ok(None);
+        };
         // Once is enough, whatever the clocks say.
         self.notes.tried = version;
         let wait = wait::after(&self.shared.config.summarizer, failures, None);
@@ -235,16 +290,22 @@ impl Attempt<'_> {
 
     /// Asks the summarizer, again for half as much each time that a summary is over its limit.
     ///
-    /// The last one is cut at the end of a sentence; its end is kept, because models append the newest turns last.
+    /// The last one is cut at the end of a sentence; its end is kept, because models append the
+    /// newest turns last.
     async fn summarize(&self, backlog: &Backlog, batch: &Batch) -> Result<Summary, NoSummary> {
         let (config, counter) = (&self.shared.config, self.shared.counter);
         let (checkpoint, max_tokens) = (&backlog.state.checkpoint, config.summary_tokens());
         let goal = checkpoint.goal();
         let mut request = SummarizeRequest {
-            // One that was restored, or made with other settings, may be too long for the model; its row stays whole.
+            // One that was restored, or made with other settings, may be too long for the model;
+            // its row stays whole.
             previous_summary: counter.tail(&checkpoint.summary, max_tokens).into_owned(),
             turns: batch.turns(counter, &config.summarizer, &self.notes),
-            goal: goal.map(|goal| counter.clamp(goal, strategies::goal_tokens(config)).into_owned()),
+            goal: goal.map(|goal| {
+                counter
+                    .clamp(goal, strategies::goal_tokens(config))
+                    .into_owned()
+            }),
             max_tokens,
         };
         let mut asked = 1;
@@ -252,12 +313,18 @@ impl Attempt<'_> {
             let text = self.ask(request.clone()).await?;
             let tokens = counter.count(&text);
             if tokens <= max_tokens {
-                return Ok(Summary { text, cut_from: None });
+                return Ok(Summary {
+                    text,
+                    cut_from: None,
+                });
             }
             self.shared.counters.summary_failed(Failure::OverLimit);
             if asked == REQUESTS {
                 let text = counter.tail(&text, max_tokens).into_owned();
-                return Ok(Summary { text, cut_from: Some(tokens) });
+                return Ok(Summary {
+                    text,
+                    cut_from: Some(tokens),
+                });
             }
             asked += 1;
             request.max_tokens = (request.max_tokens / 2).max(1);
@@ -268,15 +335,20 @@ impl Attempt<'_> {
     async fn ask(&self, request: SummarizeRequest) -> Result<String, NoSummary> {
         let (shared, config) = (self.shared, &self.shared.config);
         let failed = |reason, detail: &str| {
-            NoSummary::Failed(SummarizeError { reason, retry_after: None, detail: detail.to_owned() })
+            NoSummary::Failed(SummarizeError {
+                reason,
+                retry_after: None,
+                detail: detail.to_owned(),
+            })
         };
         let Some(summarizer) = shared.summarizer.clone() else {
             return Err(failed(Failure::Unavailable, "there is no summarizer"));
         };
         let identity = self.identity.clone();
         // Its own task: a summarizer that blocks or panics takes no worker with it.
-        let mut call =
-            AbortOnDropHandle::new(tokio::spawn(async move { summarizer.summarize(&identity, request).await }));
+        let mut call = AbortOnDropHandle::new(tokio::spawn(async move {
+            summarizer.summarize(&identity, request).await
+        }));
         let answer = tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(NoSummary::Stopped),
@@ -286,8 +358,8 @@ impl Attempt<'_> {
         };
         let response = match answer {
             Err(none) => {
-                // The next request for this conversation waits for the end of this one, unless it ignores the
-                // cancellation.
+                // The next request for this conversation waits for the end of this one, unless it
+                // ignores the cancellation.
                 call.abort();
                 let _ = tokio::time::timeout(HEED, &mut call).await;
                 return Err(none);
@@ -303,8 +375,16 @@ impl Attempt<'_> {
     }
 
     /// Commits a summary.
-    async fn succeeded(&mut self, began: &Backlog, batch: &Batch, summary: Summary) -> Result<JobEnd> {
-        let Summary { text: summary, cut_from } = summary;
+    async fn succeeded(
+        &mut self,
+        began: &Backlog,
+        batch: &Batch,
+        summary: Summary,
+    ) -> Result<JobEnd> {
+        let Summary {
+            text: summary,
+            cut_from,
+        } = summary;
         let config = &self.shared.config;
         let counter = self.shared.counter;
         let summarised = batch.kept.len() as u64 + batch.unreadable;
@@ -313,12 +393,21 @@ impl Attempt<'_> {
             .store(&began.state, |backlog| {
                 let unsummarised = backlog.unsummarised.saturating_sub(summarised);
                 let head = &backlog.state.head;
-                let gone = batch.kept.iter().filter(|kept| kept.id.seq < head.first).count() as u64;
+                let gone = batch
+                    .kept
+                    .iter()
+                    .filter(|kept| kept.id.seq < head.first)
+                    .count() as u64;
                 let base = backlog.state.checkpoint.base.clone();
-                // Turns that retention removed meanwhile: the summary can't be rebuilt without them.
+                // Turns that retention removed meanwhile: the summary can't be rebuilt without
+                // them.
                 let grown = |base: Option<Base>| {
                     let gone = base.unwrap_or_default().gone + gone;
-                    Base { summary: summary.clone(), through: batch.through, gone }
+                    Base {
+                        summary: summary.clone(),
+                        through: batch.through,
+                        gone,
+                    }
                 };
                 let checkpoint = Checkpoint {
                     covers_through: batch.through,
@@ -330,7 +419,8 @@ impl Attempt<'_> {
                     ..backlog.state.checkpoint.clone()
                 };
                 let newest = backlog.newest(unsummarised);
-                more = strategies::backlog(config, checkpoint.fixed(counter), unsummarised, newest) > 0;
+                more = strategies::backlog(config, checkpoint.fixed(counter), unsummarised, newest)
+                    > 0;
                 let moves = match cut_from {
                     None => moves::succeeded(checkpoint.health, more),
                     Some(_) => moves::exhausted(checkpoint.health),
@@ -345,8 +435,12 @@ impl Attempt<'_> {
                 if let Some(tokens) = cut_from {
                     self.shared.summary_cut(&self.identity, tokens);
                 }
-                self.shared.counters.summaries.fetch_add(1, Ordering::Relaxed);
-                self.shared.recovery_dropped(&self.identity, "unreadable", batch.unreadable);
+                self.shared
+                    .counters
+                    .summaries
+                    .fetch_add(1, Ordering::Relaxed);
+                self.shared
+                    .recovery_dropped(&self.identity, "unreadable", batch.unreadable);
                 // Grow slowly: the old size may still be too much.
                 self.notes.shrink = self.notes.shrink.saturating_sub(1);
                 (self.notes.clip, self.notes.alone) = (0, 0);
@@ -363,18 +457,31 @@ impl Attempt<'_> {
         let stored = self
             .store(&began.state, |backlog| {
                 let checkpoint = &backlog.state.checkpoint;
-                let through = batch.map_or(0, |batch| batch.through).max(checkpoint.covers_through);
+                let through = batch
+                    .map_or(0, |batch| batch.through)
+                    .max(checkpoint.covers_through);
                 let unsummarised = if batch.is_some() {
                     backlog.unsummarised.saturating_sub(backlog.due)
                 } else {
                     backlog.unsummarised
                 };
-                more =
-                    strategies::backlog(config, backlog.fixed(shared), unsummarised, backlog.newest(unsummarised)) > 0;
+                more = strategies::backlog(
+                    config,
+                    backlog.fixed(shared),
+                    unsummarised,
+                    backlog.newest(unsummarised),
+                ) > 0;
                 // This says nothing about a summarizer that failed.
                 let recovers = checkpoint.health == Health::Recovering;
-                let moves = if recovers { moves::succeeded(checkpoint.health, more) } else { Vec::new() };
-                let mut checkpoint = Checkpoint { covers_through: through, ..checkpoint.clone() };
+                let moves = if recovers {
+                    moves::succeeded(checkpoint.health, more)
+                } else {
+                    Vec::new()
+                };
+                let mut checkpoint = Checkpoint {
+                    covers_through: through,
+                    ..checkpoint.clone()
+                };
                 if recovers && !more {
                     // A healthy conversation has no failures: the next one counts as the first.
                     (checkpoint.failures, checkpoint.last_failure) = (0, None);
@@ -385,7 +492,8 @@ impl Attempt<'_> {
         match stored {
             Stored::At(_) => {
                 let unreadable = batch.map_or(0, |batch| batch.unreadable);
-                self.shared.recovery_dropped(&self.identity, "unreadable", unreadable);
+                self.shared
+                    .recovery_dropped(&self.identity, "unreadable", unreadable);
                 Ok(if more { JobEnd::More } else { JobEnd::Done })
             }
             Stored::Lost => Ok(JobEnd::Rest(wait::jittered(BUSY_WAIT))),
@@ -393,21 +501,31 @@ impl Attempt<'_> {
     }
 
     /// Commits a failure.
-    async fn failed(&mut self, began: &Backlog, batch: &Batch, error: SummarizeError) -> Result<JobEnd> {
+    async fn failed(
+        &mut self,
+        began: &Backlog,
+        batch: &Batch,
+        error: SummarizeError,
+    ) -> Result<JobEnd> {
         let config = &self.shared.config.summarizer;
         tracing::warn!(reason = error.reason.as_str(), detail = %error.detail, "a conversation was not summarised");
         self.shared.counters.summary_failed(error.reason);
         if error.reason.wants_less() {
             if batch.kept.len() > 1 {
                 // Half of what was sent, which may be less than the limit.
-                while config.batch_turns >> self.notes.shrink.min(63) >= batch.kept.len() && self.notes.shrink < 63 {
+                while config.batch_turns >> self.notes.shrink.min(63) >= batch.kept.len()
+                    && self.notes.shrink < 63
+                {
                     self.notes.shrink += 1;
                 }
             } else {
                 self.notes.alone = self.notes.alone.saturating_add(1);
-                // The model read the turn and made nothing of it. Other failures may have other causes, so the whole
-                // turn is sent more often before a part of it.
-                let at_once = matches!(error.reason, Failure::TooLong | Failure::Truncated | Failure::Looping);
+                // The model read the turn and made nothing of it. Other failures may have other
+                // causes, so the whole turn is sent more often before a part of it.
+                let at_once = matches!(
+                    error.reason,
+                    Failure::TooLong | Failure::Truncated | Failure::Looping
+                );
                 if at_once || self.notes.alone.is_multiple_of(config.max_attempts) {
                     self.notes.clip = batch.clip_more(config, self.notes.clip);
                 }
@@ -420,22 +538,38 @@ impl Attempt<'_> {
                 failures = checkpoint.failures.saturating_add(1);
                 let moves = moves::failed(checkpoint.health, failures, config.max_attempts);
                 let last_failure = Some(error.reason.as_str().to_owned());
-                (Checkpoint { failures, last_failure, ..checkpoint.clone() }, moves)
+                (
+                    Checkpoint {
+                        failures,
+                        last_failure,
+                        ..checkpoint.clone()
+                    },
+                    moves,
+                )
             })
             .await?;
         match stored {
             Stored::At(version) => {
                 self.notes.tried = version;
-                let asked = error.retry_after.map(|asked| asked.min(config.max_retry_wait.max(config.retry_wait)));
+                let asked = error
+                    .retry_after
+                    .map(|asked| asked.min(config.max_retry_wait.max(config.retry_wait)));
                 self.notes.not_before = asked.and_then(|asked| Instant::now().checked_add(asked));
-                Ok(JobEnd::Rest(wait::after(config, failures, error.retry_after)))
+                Ok(JobEnd::Rest(wait::after(
+                    config,
+                    failures,
+                    error.retry_after,
+                )))
             }
             Stored::Lost => Ok(self.lost()),
         }
     }
 
     fn lost(&self) -> JobEnd {
-        self.shared.counters.summaries_discarded.fetch_add(1, Ordering::Relaxed);
+        self.shared
+            .counters
+            .summaries_discarded
+            .fetch_add(1, Ordering::Relaxed);
         // Never at once: the cause may remain, and each attempt costs a request.
         JobEnd::Rest(wait::jittered(BUSY_WAIT))
     }
@@ -446,7 +580,10 @@ impl Attempt<'_> {
         let batches = backlog.due.div_ceil(config.summarizer.batch_turns as u64);
         let long = batches > config.recovery_backlog_max;
         if long && !self.notes.warned {
-            self.shared.counters.long_backlogs.fetch_add(1, Ordering::Relaxed);
+            self.shared
+                .counters
+                .long_backlogs
+                .fetch_add(1, Ordering::Relaxed);
             tracing::warn!(
                 turns = backlog.due,
                 batches,

@@ -1,6 +1,7 @@
 //! Sweep: finds expired conversations, waiting turns and orphaned rows.
 //!
-//! A conversation that needs nothing is not read again until it changes, so quiet conversations cost one list of names.
+//! A conversation that needs nothing is not read again until it changes, so quiet conversations
+//! cost one list of names.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -52,14 +53,22 @@ struct Quiet {
 
 impl Sweeper {
     pub(super) fn new(worker_state: Arc<WorkerState>) -> Self {
-        Self { worker_state, quiet: HashMap::new(), hasher: RandomState::new() }
+        Self {
+            worker_state,
+            quiet: HashMap::new(),
+            hasher: RandomState::new(),
+        }
     }
 
     /// Sweeps at intervals.
     pub(super) async fn run(mut self) {
         let config = &self.worker_state.shared.config;
         let interval = config.sweep_interval;
-        let first = if config.strategy == Strategy::RollingSummary { interval.min(SOON) } else { interval };
+        let first = if config.strategy == Strategy::RollingSummary {
+            interval.min(SOON)
+        } else {
+            interval
+        };
         let mut next = wait::jittered(first);
         loop {
             tokio::select! {
@@ -81,7 +90,9 @@ impl Sweeper {
     async fn sweep(&mut self) -> Result<()> {
         let worker_state = Arc::clone(&self.worker_state);
         let store = worker_state.shared.rows.store();
-        let Some(lock) = store.try_lock(LOCK, HOLD).await? else { return Ok(()) };
+        let Some(lock) = store.try_lock(LOCK, HOLD).await? else {
+            return Ok(());
+        };
         let mut all = store.namespaces().await?;
         all.retain(|stats| stats.kind == Kind::Conversation && stats.namespace.session.is_some());
         let mut quiet = HashMap::new();
@@ -93,7 +104,9 @@ impl Sweeper {
                 let name = self.hasher.hash_one(&stats.namespace);
                 let known = self.quiet.get(&name).copied();
                 let still = known.filter(|known| {
-                    known.rows == stats.rows && known.bytes == stats.bytes && worker_state.shared.now() < known.until
+                    known.rows == stats.rows
+                        && known.bytes == stats.bytes
+                        && worker_state.shared.now() < known.until
                 });
                 let found = match still {
                     Some(still) => Some(still),
@@ -115,7 +128,11 @@ impl Sweeper {
     /// Checks a conversation and does or queues its work; `None` if it must be checked again.
     async fn backlog(&self, stats: &NamespaceStats) -> Result<Option<Quiet>> {
         let (shared, namespace) = (&self.worker_state.shared, &stats.namespace);
-        let quiet = |until| Quiet { rows: stats.rows, bytes: stats.bytes, until };
+        let quiet = |until| Quiet {
+            rows: stats.rows,
+            bytes: stats.bytes,
+            until,
+        };
         let state = match shared.rows.state(namespace).await {
             Ok(state) => state,
             // Only its user can repair it.
@@ -127,7 +144,10 @@ impl Sweeper {
             return Ok(None);
         }
         let now = shared.now();
-        let before = Timestamp(now.micros().saturating_sub(i64::try_from(AGE.as_micros()).unwrap_or(i64::MAX)));
+        let before = Timestamp(
+            now.micros()
+                .saturating_sub(i64::try_from(AGE.as_micros()).unwrap_or(i64::MAX)),
+        );
         let orphans = shared.rows.orphans(namespace, &state.head, before).await?;
         if !orphans.dead.is_empty() {
             let rows = shared.rows.clean(namespace, &state, &orphans).await?;
@@ -144,18 +164,28 @@ impl Sweeper {
             busy = true;
         }
         let ends = match state.touched_at {
-            Some(touched) if !shared.config.ttl.is_zero() => touched.saturating_add(shared.config.ttl),
+            Some(touched) if !shared.config.ttl.is_zero() => {
+                touched.saturating_add(shared.config.ttl)
+            }
             _ => Timestamp::MAX,
         };
         // Rows and bytes may match by chance, so a conversation is quiet for a limited time.
-        let again = if orphans.young { AGE.min(LOOK_AGAIN) } else { LOOK_AGAIN };
+        let again = if orphans.young {
+            AGE.min(LOOK_AGAIN)
+        } else {
+            LOOK_AGAIN
+        };
         let until = ends.min(now.saturating_add(again));
         Ok((!busy).then(|| quiet(until)))
     }
 
     /// Returns whether a conversation waits for a summary.
     async fn waits(&self, namespace: &Namespace, state: &StoredState) -> Result<bool> {
-        let (config, checkpoint, head) = (&self.worker_state.shared.config, &state.checkpoint, &state.head);
+        let (config, checkpoint, head) = (
+            &self.worker_state.shared.config,
+            &state.checkpoint,
+            &state.head,
+        );
         if config.strategy != Strategy::RollingSummary || head.turns == 0 {
             return Ok(false);
         }
@@ -171,9 +201,19 @@ impl Sweeper {
             return Ok(false);
         }
         let counter = self.worker_state.shared.counter;
-        let (kept, _) = self.worker_state.shared.rows.turns(namespace, from, head.seq, config.recent_turns).await?;
+        let (kept, _) = self
+            .worker_state
+            .shared
+            .rows
+            .turns(namespace, from, head.seq, config.recent_turns)
+            .await?;
         let newest_first = kept.iter().rev().map(StoredTurn::room);
-        Ok(strategies::backlog(config, checkpoint.fixed(counter), kept.len() as u64, newest_first) > 0)
+        Ok(strategies::backlog(
+            config,
+            checkpoint.fixed(counter),
+            kept.len() as u64,
+            newest_first,
+        ) > 0)
     }
 
     /// Removes a conversation that has ended.
@@ -189,7 +229,12 @@ impl Sweeper {
             let health = state.checkpoint.health;
             if health != Health::Healthy {
                 // Subscribers to the health learn that this one starts anew.
-                shared.health_changed(&identity(namespace), health, Health::Healthy, Reason::Flushed)?;
+                shared.health_changed(
+                    &identity(namespace),
+                    health,
+                    Health::Healthy,
+                    Reason::Flushed,
+                )?;
             }
         }
         Ok(())

@@ -10,8 +10,9 @@
 //! | `not PATTERN` | a value that this matches is none |
 //! | `check NAME` | what else a value must be, by a function of `checks.rs` |
 //!
-//! In a pattern, `<name>` is the rest of a name, `<sets>` what stands between a name and its value, and `<end>` the end
-//! of a value. With `<sets>` the rule says what a value is by the name before it, so the value must look random.
+//! In a pattern, `<name>` is the rest of a name, `<sets>` what stands between a name and its value,
+//! and `<end>` the end of a value. With `<sets>` the rule says what a value is by the name before
+//! it, so the value must look random.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -20,16 +21,23 @@ use regex::bytes::{Regex, RegexBuilder};
 use super::checks::{self, Check};
 
 /// The files. An earlier rule names a text that several find.
-pub(super) const FILES: [&str; 2] = [include_str!("gitleaks.rules"), include_str!("helmdeck.rules")];
+pub(super) const FILES: [&str; 2] = [
+    include_str!("gitleaks.rules"),
+    include_str!("helmdeck.rules"),
+];
 
 /// What the words in patterns stand for.
 const WORDS: [(&str, &str); 3] = [
     ("<name>", r#"(?:[ \t\w.-]{0,20})[\s'"]{0,3}"#),
-    ("<sets>", r#"(?:=|>|:{1,3}=|\|\||:|=>|\?=|,)[\x60'"\s=]{0,5}"#),
+    (
+        "<sets>",
+        r#"(?:=|>|:{1,3}=|\|\||:|=>|\?=|,)[\x60'"\s=]{0,5}"#,
+    ),
     ("<end>", r#"(?:[\x60'"\s;,)\]}<>&\\]|\.(?:[\s"]|$)|$)"#),
 ];
 
-/// Limit of the memory that a pattern takes for its states, for each thread that searches. Above it, it searches slower.
+/// Limit of the memory that a pattern takes for its states, for each thread that searches. Above
+/// it, it searches slower.
 const MAX_STATES_BYTES: usize = 128 << 10;
 
 /// A shape of credentials.
@@ -50,16 +58,22 @@ pub(super) struct Compiled {
 }
 
 /// All rules.
-pub(super) static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| FILES.iter().flat_map(|file| read(file)).collect());
+pub(super) static RULES: LazyLock<Vec<Rule>> =
+    LazyLock::new(|| FILES.iter().flat_map(|file| read(file)).collect());
 
 /// Reads a file of rules. The tests see to it that the files have the right form.
 fn read(file: &'static str) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
     for line in file.lines().filter(|line| !line.starts_with('#')) {
-        if let Some(id) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+        if let Some(id) = line
+            .strip_prefix('[')
+            .and_then(|line| line.strip_suffix(']'))
+        {
             rules.push(Rule::new(id));
         }
-        let (Some(rule), Some((name, value))) = (rules.last_mut(), line.split_once(' ')) else { continue };
+        let (Some(rule), Some((name, value))) = (rules.last_mut(), line.split_once(' ')) else {
+            continue;
+        };
         match name {
             "keyword" => rule.keywords.push(value),
             "regex" => rule.pattern = value,
@@ -95,19 +109,34 @@ impl Rule {
 
     /// Returns the pattern with its words replaced by what they stand for.
     pub(super) fn full_pattern(&self) -> String {
-        WORDS.iter().fold(self.pattern.to_owned(), |text, (word, means)| text.replace(word, means))
+        WORDS
+            .iter()
+            .fold(self.pattern.to_owned(), |text, (word, means)| {
+                text.replace(word, means)
+            })
     }
 
     /// Returns the patterns, compiled by the first call.
     pub(super) fn compiled(&self) -> Option<&Compiled> {
         let make = || {
-            let not = self.not.iter().map(|pattern| compile(pattern)).collect::<Option<Vec<Regex>>>()?;
-            Some(Compiled { regex: compile(&self.full_pattern())?, not })
+            let not = self
+                .not
+                .iter()
+                .map(|pattern| compile(pattern))
+                .collect::<Option<Vec<Regex>>>()?;
+            Some(Compiled {
+                regex: compile(&self.full_pattern())?,
+                not,
+            })
         };
         self.compiled.get_or_init(make).as_ref()
     }
 }
 
 fn compile(pattern: &str) -> Option<Regex> {
-    RegexBuilder::new(pattern).unicode(false).dfa_size_limit(MAX_STATES_BYTES).build().ok()
+    RegexBuilder::new(pattern)
+        .unicode(false)
+        .dfa_size_limit(MAX_STATES_BYTES)
+        .build()
+        .ok()
 }

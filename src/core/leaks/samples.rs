@@ -1,7 +1,7 @@
 //! Texts for the leak scanner: credentials of common kinds, and text that only looks like one.
 //!
-//! All are put together at run time, so that no source holds anything that looks like a credential. The tests of other
-//! crates get them with the feature `testing`.
+//! All are put together at run time, so that no source holds anything that looks like a credential.
+//! The tests of other crates get them with the feature `testing`.
 
 /// Upper case letters and digits.
 pub const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
@@ -19,7 +19,10 @@ pub fn noise(alphabet: &str, length: usize) -> String {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        letters.get(usize::try_from(state % letters.len() as u64).unwrap_or(0)).copied().unwrap_or('a')
+        letters
+            .get(usize::try_from(state % letters.len() as u64).unwrap_or(0))
+            .copied()
+            .unwrap_or('a')
     };
     (0..length).map(|_| next()).collect()
 }
@@ -56,20 +59,64 @@ pub fn credentials() -> Vec<(&'static str, String)> {
         ("pypi-token", with(concat!("py", "pi-AgEIcHlwaS5vcmc"), 60)),
         ("linear-key", with(concat!("lin_", "api_"), 40)),
         ("hugging-face-token", with(concat!("h", "f_"), 34)),
-        ("sendgrid-key", format!("{}.{}", with(concat!("S", "G."), 22), noise(MIXED, 43))),
-        ("jwt", format!("{}.{}.{}", with("eyJ", 20), with("eyJ", 40), noise(MIXED, 43))),
-        ("private-key", format!("{dashes}BEGIN RSA PRIVATE KEY{dashes}")),
-        ("private-key", format!("{dashes}BEGIN OPENSSH PRIVATE KEY{dashes}")),
+        (
+            "sendgrid-key",
+            format!("{}.{}", with(concat!("S", "G."), 22), noise(MIXED, 43)),
+        ),
+        (
+            "jwt",
+            format!(
+                "{}.{}.{}",
+                with("eyJ", 20),
+                with("eyJ", 40),
+                noise(MIXED, 43)
+            ),
+        ),
+        (
+            "private-key",
+            format!("{dashes}BEGIN RSA PRIVATE KEY{dashes}"),
+        ),
+        (
+            "private-key",
+            format!("{dashes}BEGIN OPENSSH PRIVATE KEY{dashes}"),
+        ),
         ("private-key", format!("{dashes}BEGIN PRIVATE KEY{dashes}")),
-        ("helmdeck-token", format!("h{}_{}_{}", "d", noise(HEX, 16), noise(HEX, 72))),
-        ("helmdeck-key", format!("HELMDECK_MEMORY_{}={}", "KEY", noise(HEX, 64))),
-        ("url-password", format!("postgres://app:{}@db.example.org/app", noise(MIXED, 9))),
-        ("url-password", format!("https://someone:{}@github.com/a/b", "swordfish")),
-        ("bearer-token", format!("Authorization: Bearer {}", noise(MIXED, 40))),
-        ("assigned-password", format!("The {}: Blue42!Horse", "password")),
-        ("assigned-secret", format!("api_key = \"{}\"", noise(HEX, 40))),
-        ("assigned-secret", format!("AWS_SECRET_ACCESS_KEY={}", noise(MIXED, 40))),
-        ("assigned-secret", format!("\"client_secret\": \"{}\"", noise(MIXED, 32))),
+        (
+            "helmdeck-token",
+            format!("h{}_{}_{}", "d", noise(HEX, 16), noise(HEX, 72)),
+        ),
+        (
+            "helmdeck-key",
+            format!("HELMDECK_MEMORY_{}={}", "KEY", noise(HEX, 64)),
+        ),
+        (
+            "url-password",
+            format!("postgres://app:{}@db.example.org/app", noise(MIXED, 9)),
+        ),
+        (
+            "url-password",
+            format!("https://someone:{}@github.com/a/b", "swordfish"),
+        ),
+        (
+            "bearer-token",
+            format!("Authorization: Bearer {}", noise(MIXED, 40)),
+        ),
+        (
+            "assigned-password",
+            format!("The {}: Blue42!Horse", "password"),
+        ),
+        (
+            "assigned-secret",
+            format!("api_key = \"{}\"", noise(HEX, 40)),
+        ),
+        (
+            "assigned-secret",
+            format!("AWS_SECRET_ACCESS_KEY={}", noise(MIXED, 40)),
+        ),
+        (
+            "assigned-secret",
+            format!("\"client_secret\": \"{}\"", noise(MIXED, 32)),
+        ),
     ]
 }
 

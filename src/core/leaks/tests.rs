@@ -23,7 +23,9 @@ impl Numbers {
 
     fn text(&mut self, alphabet: &str, length: usize) -> String {
         let letters: Vec<char> = alphabet.chars().collect();
-        (0..length).map(|_| letters[self.below(letters.len())]).collect()
+        (0..length)
+            .map(|_| letters[self.below(letters.len())])
+            .collect()
     }
 }
 
@@ -34,27 +36,47 @@ fn write_match(pattern: &Hir, numbers: &mut Numbers, text: &mut String) {
         HirKind::Literal(literal) => text.push_str(std::str::from_utf8(&literal.0).unwrap()),
         HirKind::Class(class) => text.push(member(class, numbers)),
         HirKind::Repetition(repeated) => {
-            let more = repeated.max.unwrap_or(repeated.min + 2).saturating_sub(repeated.min).min(2) as usize;
+            let more = repeated
+                .max
+                .unwrap_or(repeated.min + 2)
+                .saturating_sub(repeated.min)
+                .min(2) as usize;
             // What may be left out is left out, so that names stay names.
-            let more = if repeated.min == 0 { 0 } else { numbers.below(more + 1) };
+            let more = if repeated.min == 0 {
+                0
+            } else {
+                numbers.below(more + 1)
+            };
             for _ in 0..repeated.min as usize + more {
                 write_match(&repeated.sub, numbers, text);
             }
         }
         HirKind::Capture(group) => write_match(&group.sub, numbers, text),
-        HirKind::Concat(parts) => parts.iter().for_each(|part| write_match(part, numbers, text)),
-        HirKind::Alternation(parts) => write_match(&parts[numbers.below(parts.len())], numbers, text),
+        HirKind::Concat(parts) => parts
+            .iter()
+            .for_each(|part| write_match(part, numbers, text)),
+        HirKind::Alternation(parts) => {
+            write_match(&parts[numbers.below(parts.len())], numbers, text)
+        }
     }
 }
 
 fn member(class: &Class, numbers: &mut Numbers) -> char {
     let holds = |byte: u8| match class {
-        Class::Bytes(class) => class.ranges().iter().any(|range| (range.start()..=range.end()).contains(&byte)),
-        Class::Unicode(class) => {
-            class.ranges().iter().any(|range| (range.start()..=range.end()).contains(&char::from(byte)))
-        }
+        Class::Bytes(class) => class
+            .ranges()
+            .iter()
+            .any(|range| (range.start()..=range.end()).contains(&byte)),
+        Class::Unicode(class) => class
+            .ranges()
+            .iter()
+            .any(|range| (range.start()..=range.end()).contains(&char::from(byte))),
     };
-    let of = |wanted: fn(&u8) -> bool| (0..128).filter(|byte| wanted(byte) && holds(*byte)).collect::<Vec<u8>>();
+    let of = |wanted: fn(&u8) -> bool| {
+        (0..128)
+            .filter(|byte| wanted(byte) && holds(*byte))
+            .collect::<Vec<u8>>()
+    };
     let words = of(u8::is_ascii_alphanumeric);
     // A letter in either case: names are in small letters.
     if let [upper, lower] = words[..]
@@ -62,7 +84,11 @@ fn member(class: &Class, numbers: &mut Numbers) -> char {
     {
         return char::from(lower);
     }
-    let members = if words.is_empty() { of(|_| true) } else { words };
+    let members = if words.is_empty() {
+        of(|_| true)
+    } else {
+        words
+    };
     char::from(members[numbers.below(members.len())])
 }
 
@@ -71,7 +97,11 @@ fn every_rule_finds_what_its_pattern_describes() {
     let mut wrong = Vec::new();
     for (index, rule) in RULES.iter().enumerate() {
         let pattern = rule.full_pattern();
-        let parsed = regex_syntax::ParserBuilder::new().unicode(false).utf8(false).build().parse(&pattern);
+        let parsed = regex_syntax::ParserBuilder::new()
+            .unicode(false)
+            .utf8(false)
+            .build()
+            .parse(&pattern);
         let parsed = parsed.unwrap_or_else(|error| panic!("{}: {error}", rule.id));
         let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15 ^ (index as u64 + 1));
         let mut missed = Vec::new();
@@ -79,7 +109,11 @@ fn every_rule_finds_what_its_pattern_describes() {
             let mut sample = String::new();
             write_match(&parsed, &mut numbers, &mut sample);
             let near = rule.keywords[0];
-            let text = if sample.to_ascii_lowercase().contains(near) { sample } else { format!("{near} {sample}") };
+            let text = if sample.to_ascii_lowercase().contains(near) {
+                sample
+            } else {
+                format!("{near} {sample}")
+            };
             let text = format!("see {text}\nthere");
             let mut found = false;
             search::search(text.as_bytes(), &mut |at, _| {
@@ -90,9 +124,15 @@ fn every_rule_finds_what_its_pattern_describes() {
                 missed.push(text);
             }
         }
-        // A random text is now and then too regular, has no digit or no keyword: that is what the checks are for.
+        // A random text is now and then too regular, has no digit or no keyword: that is what the
+        // checks are for.
         if missed.len() > 24 {
-            wrong.push(format!("{}: {} of 40 missed, as {:?}", rule.id, missed.len(), missed[0]));
+            wrong.push(format!(
+                "{}: {} of 40 missed, as {:?}",
+                rule.id,
+                missed.len(),
+                missed[0]
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -104,7 +144,11 @@ fn every_rule_is_complete_and_has_its_own_name() {
     assert_eq!(ids.len(), RULES.len());
     assert!(RULES.len() > 200, "{}", RULES.len());
     for rule in RULES.iter() {
-        assert!(rule.compiled().is_some() && !rule.keywords.is_empty(), "{}", rule.id);
+        assert!(
+            rule.compiled().is_some() && !rule.keywords.is_empty(),
+            "{}",
+            rule.id
+        );
         for keyword in &rule.keywords {
             assert_eq!(*keyword, keyword.to_ascii_lowercase().trim(), "{}", rule.id);
         }
@@ -114,7 +158,10 @@ fn every_rule_is_complete_and_has_its_own_name() {
 #[test]
 fn files_of_rules_hold_nothing_else() {
     for file in rules::FILES {
-        for line in file.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        for line in file
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        {
             let is_id = line.starts_with('[') && line.ends_with(']') && !line.contains(' ');
             let known = match line.split_once(' ').unwrap_or((line, "")) {
                 ("keyword" | "regex" | "not", value) => !value.is_empty(),
@@ -130,7 +177,8 @@ fn files_of_rules_hold_nothing_else() {
 #[test]
 fn credentials_are_found_wherever_they_stand() {
     for (rule, credential) in credentials() {
-        let quoted = serde_json::json!({ "text": format!("first\n{credential}\nlast") }).to_string();
+        let quoted =
+            serde_json::json!({ "text": format!("first\n{credential}\nlast") }).to_string();
         let twice = serde_json::json!({ "text": quoted }).to_string();
         let texts = [
             credential.clone(),
@@ -142,7 +190,10 @@ fn credentials_are_found_wherever_they_stand() {
         ];
         for text in texts {
             let found = scan(&text);
-            assert!(found.iter().any(|finding| finding.rule == rule), "{rule} not in {text}: {found:?}");
+            assert!(
+                found.iter().any(|finding| finding.rule == rule),
+                "{rule} not in {text}: {found:?}"
+            );
             assert!(has_leak(text.as_bytes()), "{text}");
         }
     }
@@ -150,9 +201,16 @@ fn credentials_are_found_wherever_they_stand() {
 
 #[test]
 fn lookalikes_pass() {
-    for text in lookalikes().into_iter().chain([include_str!("../../../README.md").to_owned()]) {
+    for text in lookalikes()
+        .into_iter()
+        .chain([include_str!("../../../README.md").to_owned()])
+    {
         let found = scan(&text);
-        assert!(found.is_empty(), "{found:?} in {}", &text[..text.len().min(200)]);
+        assert!(
+            found.is_empty(),
+            "{found:?} in {}",
+            &text[..text.len().min(200)]
+        );
         assert!(!has_leak(text.as_bytes()));
     }
 }
@@ -161,16 +219,26 @@ fn lookalikes_pass() {
 fn an_escape_before_a_token_ends_the_word() {
     let (_, token) = credentials().swap_remove(1);
     for before in ["", "\\n", "\\u000a", "q=%3D", "-", "=", "\\\""] {
-        assert!(has_leak(format!("x {before}{token}").as_bytes()), "{before}");
+        assert!(
+            has_leak(format!("x {before}{token}").as_bytes()),
+            "{before}"
+        );
     }
-    assert!(!has_leak(format!("x_y{token}").as_bytes()), "the middle of a word");
+    assert!(
+        !has_leak(format!("x_y{token}").as_bytes()),
+        "the middle of a word"
+    );
 }
 
 #[test]
 fn a_finding_says_where() {
     let (_, token) = credentials().swap_remove(1);
     let found = scan(&format!("a\né {token}\n\n {token} \\\"\\n\n%41 {token}"));
-    let at = |line, column| Finding { rule: "github-token", line, column };
+    let at = |line, column| Finding {
+        rule: "github-token",
+        line,
+        column,
+    };
     assert_eq!(found, [at(2, 3), at(4, 2), at(5, 5)]);
 }
 
@@ -201,7 +269,15 @@ fn cut_words_cost_linear_work() {
 #[test]
 fn repeated_keywords_cost_linear_work() {
     let words = RULES.iter().flat_map(|rule| rule.keywords.iter().copied());
-    for word in words.chain(["token=", "key: ", "https://a:", "eyJ.eyJaaaaaaaaa", "sk-a", "s.\n", "\\\\\\\\"]) {
+    for word in words.chain([
+        "token=",
+        "key: ",
+        "https://a:",
+        "eyJ.eyJaaaaaaaaa",
+        "sk-a",
+        "s.\n",
+        "\\\\\\\\",
+    ]) {
         let text = format!("{word}1").repeat(1_000) + &" ".repeat(2_000) + &word.repeat(10);
         let places = places(text.as_bytes());
         let mut read = vec![0_usize; RULES.len()];

@@ -1,7 +1,8 @@
 //! Views of a text in which a credential that is spelled differently stands as it is.
 //!
-//! One view undoes the escapes of JSON and of source text, at any depth. Another undoes percent encoding and leaves out
-//! characters without width. A run of Base64 that holds text is decoded once.
+//! One view undoes the escapes of JSON and of source text, at any depth. Another undoes percent
+//! encoding and leaves out characters without width. A run of Base64 that holds text is decoded
+//! once.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -23,12 +24,20 @@ pub(super) struct View<'a> {
 impl<'a> View<'a> {
     /// Undoes escapes: `\n`, `\"`, `\/`, `\u005f`, `\x5f`, each with any number of backslashes.
     pub(super) fn without_escapes(text: &'a [u8]) -> Self {
-        rewrite(text, |byte| byte == b'\\', escape).unwrap_or(Self { text: Cow::Borrowed(text), shifts: Vec::new() })
+        rewrite(text, |byte| byte == b'\\', escape).unwrap_or(Self {
+            text: Cow::Borrowed(text),
+            shifts: Vec::new(),
+        })
     }
 
-    /// Undoes percent encoding, and leaves out characters without width; `None` if the text has neither.
+    /// Undoes percent encoding, and leaves out characters without width; `None` if the text has
+    /// neither.
     pub(super) fn decoded(text: &'a [u8]) -> Option<Self> {
-        rewrite(text, |byte| matches!(byte, b'%' | 0xC2 | 0xCD | 0xE1 | 0xE2 | 0xEF), encoded)
+        rewrite(
+            text,
+            |byte| matches!(byte, b'%' | 0xC2 | 0xCD | 0xE1 | 0xE2 | 0xEF),
+            encoded,
+        )
     }
 
     /// Returns where a part stood.
@@ -62,7 +71,10 @@ fn rewrite<'a>(
         }
         made.extend_from_slice(&text[copied..at]);
         made.extend_from_slice(
-            replacement.map(|c| c.encode_utf8(&mut [0; 4]).to_owned()).unwrap_or_default().as_bytes(),
+            replacement
+                .map(|c| c.encode_utf8(&mut [0; 4]).to_owned())
+                .unwrap_or_default()
+                .as_bytes(),
         );
         (copied, from) = (at + length, at + length);
         shifts.push((made.len(), copied));
@@ -71,12 +83,19 @@ fn rewrite<'a>(
         return None;
     }
     made.extend_from_slice(&text[copied..]);
-    Some(View { text: Cow::Owned(made), shifts })
+    Some(View {
+        text: Cow::Owned(made),
+        shifts,
+    })
 }
 
 /// Reads an escape: its length, and what it stands for.
 fn escape(text: &[u8]) -> Option<(usize, Option<char>)> {
-    let slashes = text.iter().take(MAX_BACKSLASHES).take_while(|byte| **byte == b'\\').count();
+    let slashes = text
+        .iter()
+        .take(MAX_BACKSLASHES)
+        .take_while(|byte| **byte == b'\\')
+        .count();
     let rest = &text[slashes..];
     let (length, stands_for) = match rest.first()? {
         b'n' | b'r' | b't' | b'b' | b'f' => (1, '\n'),
@@ -99,7 +118,10 @@ fn encoded(text: &[u8]) -> Option<(usize, Option<char>)> {
         0xC2 | 0xCD => 2,
         _ => 3,
     };
-    let c = std::str::from_utf8(text.get(..length)?).ok()?.chars().next()?;
+    let c = std::str::from_utf8(text.get(..length)?)
+        .ok()?
+        .chars()
+        .next()?;
     let is_without_width = matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{180b}'..='\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}');
@@ -108,18 +130,29 @@ fn encoded(text: &[u8]) -> Option<(usize, Option<char>)> {
 
 fn hex(digits: &[u8]) -> Option<u32> {
     let digits = std::str::from_utf8(digits).ok()?;
-    digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u32::from_str_radix(digits, 16).ok())?
+    digits
+        .bytes()
+        .all(|byte| byte.is_ascii_hexdigit())
+        .then(|| u32::from_str_radix(digits, 16).ok())?
 }
 
-/// Decodes the runs of Base64 that hold text. A run may go on over line breaks, and begin at any line.
+/// Decodes the runs of Base64 that hold text. A run may go on over line breaks, and begin at any
+/// line.
 pub(super) fn base64(text: &[u8]) -> impl Iterator<Item = (Range<usize>, Vec<u8>)> + '_ {
     let (mut at, mut end) = (0, 0);
     std::iter::from_fn(move || {
         loop {
-            let run = if at + MIN_RUN <= end { at..end } else { next_run(text, at)? };
+            let run = if at + MIN_RUN <= end {
+                at..end
+            } else {
+                next_run(text, at)?
+            };
             end = run.end;
             let first = decode(&text[run.start..run.start + FIRST]);
-            if first.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\r' | b'\t')) {
+            if first
+                .iter()
+                .all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\r' | b'\t'))
+            {
                 at = run.end;
                 let decoded = decode(&text[run.clone()]);
                 return Some((run, decoded));
@@ -130,7 +163,8 @@ pub(super) fn base64(text: &[u8]) -> impl Iterator<Item = (Range<usize>, Vec<u8>
     })
 }
 
-/// Finds the next run of at least [`MIN_RUN`] bytes. Most words are shorter, so it looks at every so many bytes only.
+/// Finds the next run of at least [`MIN_RUN`] bytes. Most words are shorter, so it looks at every
+/// so many bytes only.
 fn next_run(text: &[u8], mut from: usize) -> Option<Range<usize>> {
     let is_part = |byte: &u8| digit(*byte).is_some() || matches!(byte, b'\r' | b'\n');
     loop {

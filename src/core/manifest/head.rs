@@ -1,11 +1,14 @@
-//! Reads the first two lines of a manifest, so that a pack can be registered before its manifest is parsed.
+//! Reads the first two lines of a manifest, so that a pack can be registered before its manifest is
+//! parsed.
 
 use crate::ids::{PackName, Version};
 
-/// Returns name and version of a manifest whose first lines are `name = "..."` and `version = "..."`.
+/// Returns name and version of a manifest whose first lines are `name = "..."` and `version =
+/// "..."`.
 ///
-/// Only these lines are read: they cannot be part of a longer value, so the parser finds the same. `None` if they are
-/// written in another way, or if the manifest may have a schedule, which counts before the first call.
+/// Only these lines are read: they cannot be part of a longer value, so the parser finds the same.
+/// `None` if they are written in another way, or if the manifest may have a schedule, which counts
+/// before the first call.
 pub(super) fn read(text: &str) -> Option<(PackName, Version)> {
     let mut lines = text.lines();
     let name = PackName::new(quoted(lines.next()?, "name")?).ok()?;
@@ -15,7 +18,9 @@ pub(super) fn read(text: &str) -> Option<(PackName, Version)> {
 
 /// Returns the value of a line `key = "value"`, as it is written.
 fn quoted<'a>(line: &'a str, key: &str) -> Option<&'a str> {
-    line.strip_prefix(key)?.strip_prefix(" = \"")?.strip_suffix('"')
+    line.strip_prefix(key)?
+        .strip_prefix(" = \"")?
+        .strip_suffix('"')
 }
 
 #[cfg(test)]

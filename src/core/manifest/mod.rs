@@ -1,7 +1,7 @@
 //! The pack manifest: a pack's contract, read strictly from TOML.
 //!
-//! An unknown key, a missing key or an invalid value is an error with file, line and a suggestion. Core reads no files:
-//! the caller passes a function for `file = "..."` schemas.
+//! An unknown key, a missing key or an invalid value is an error with file, line and a suggestion.
+//! Core reads no files: the caller passes a function for `file = "..."` schemas.
 
 mod head;
 pub mod http;
@@ -58,7 +58,8 @@ pub struct Manifest {
     pub credentials: Vec<Template>,
     /// Whether it runs as a job, unless the caller waits for the answer.
     pub asynchronous: bool,
-    /// How often a job is run again whose server was lost or stopped. Only jobs of idempotent packs are.
+    /// How often a job is run again whose server was lost or stopped. Only jobs of idempotent packs
+    /// are.
     pub retry: u32,
     /// When it runs by itself, if its author wants that.
     pub schedule: Option<ScheduleSpec>,
@@ -176,7 +177,8 @@ pub struct CacheSpec {
     pub ttl_of_upstream: bool,
     /// Part of `ttl`, from 0 to 1, by which each answer ends earlier, at random.
     pub ttl_jitter: f64,
-    /// Whether calls renew an answer shortly before its end. Default: with `stale_while_revalidate`.
+    /// Whether calls renew an answer shortly before its end. Default: with
+    /// `stale_while_revalidate`.
     pub early: bool,
     /// Whose word on storing an answer counts besides the manifest's.
     pub respect: Respect,
@@ -188,7 +190,8 @@ pub struct CacheSpec {
     /// How long past `ttl` an answer may be served when the handler fails (RFC 5861).
     #[serde(rename = "stale_if_error_s", serialize_with = "seconds")]
     pub stale_if_error: Duration,
-    /// How long a call waits for the handler before it gets an answer that `stale_if_error` allows. Default 1 s.
+    /// How long a call waits for the handler before it gets an answer that `stale_if_error` allows.
+    /// Default 1 s.
     #[serde(rename = "stale_if_slow_s", serialize_with = "seconds")]
     pub stale_if_slow: Duration,
     /// How long errors are fresh, by code. Other errors are not stored.
@@ -216,7 +219,10 @@ fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Er
     serializer.serialize_f64(time.as_secs_f64())
 }
 
-fn seconds_each<S: Serializer>(times: &BTreeMap<Code, Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+fn seconds_each<S: Serializer>(
+    times: &BTreeMap<Code, Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_map(times.iter().map(|(code, time)| (code, time.as_secs_f64())))
 }
 
@@ -228,15 +234,29 @@ impl CacheSpec {
     /// Returns the longest time past its freshness that an answer is still usable.
     #[must_use]
     pub fn stale_for(&self) -> Duration {
-        let revalidate = if self.revalidate { self.revalidate_for } else { Duration::ZERO };
-        self.stale_while_revalidate.max(self.stale_if_error).max(revalidate)
+        let revalidate = if self.revalidate {
+            self.revalidate_for
+        } else {
+            Duration::ZERO
+        };
+        self.stale_while_revalidate
+            .max(self.stale_if_error)
+            .max(revalidate)
     }
 
     /// Returns how long an answer is fresh of which its upstream says this.
     #[must_use]
     pub fn ttl_of(&self, caching: &Caching) -> Duration {
-        let said = if self.scope == Scope::Shared { caching.fresh_for_all } else { caching.fresh_for };
-        let limit = if self.ttl_of_upstream { Some(said.unwrap_or_default()) } else { caching.at_most };
+        let said = if self.scope == Scope::Shared {
+            caching.fresh_for_all
+        } else {
+            caching.fresh_for
+        };
+        let limit = if self.ttl_of_upstream {
+            Some(said.unwrap_or_default())
+        } else {
+            caching.at_most
+        };
         limit.map_or(self.ttl, |limit| limit.min(self.ttl))
     }
 
@@ -249,14 +269,26 @@ impl CacheSpec {
         } else if caching.private && self.scope == Scope::Shared {
             Some("upstream_private")
         } else {
-            (self.ttl_of(caching).is_zero() && self.stale_for().is_zero()).then_some("upstream_not_fresh")
+            (self.ttl_of(caching).is_zero() && self.stale_for().is_zero())
+                .then_some("upstream_not_fresh")
         }
     }
 }
 
 /// Who shares an entry.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default, strum::IntoStaticStr,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    Default,
+    strum::IntoStaticStr,
 )]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
@@ -282,7 +314,8 @@ impl Scope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Respect {
-    /// The upstream's: what nobody may store is not stored, and what is for one caller is not shared.
+    /// The upstream's: what nobody may store is not stored, and what is for one caller is not
+    /// shared.
     #[default]
     Upstream,
     /// Nobody's.
@@ -364,8 +397,9 @@ impl Manifest {
 
     /// Parses the manifest of a built-in pack.
     ///
-    /// Its schemas are compiled by the first call, and its examples and schedule are not checked against them: a server
-    /// starts with dozens of built-in packs. Check each with [`Manifest::parse`] in a test.
+    /// Its schemas are compiled by the first call, and its examples and schedule are not checked
+    /// against them: a server starts with dozens of built-in packs. Check each with
+    /// [`Manifest::parse`] in a test.
     ///
     /// # Errors
     /// As [`Manifest::parse`].
@@ -375,7 +409,8 @@ impl Manifest {
 
     /// Returns name and version of the manifest of a built-in pack without parsing it.
     ///
-    /// `None` if they are not its first two lines, or if the manifest has a schedule: then it must be parsed.
+    /// `None` if they are not its first two lines, or if the manifest has a schedule: then it must
+    /// be parsed.
     ///
     /// # Examples
     /// ```
@@ -399,10 +434,12 @@ impl Manifest {
 
     /// Returns whether a second call with the same input changes nothing more.
     ///
-    /// True for a pack that only reads, and for the HTTP methods that promise it (RFC 9110, section 9.2.2).
+    /// True for a pack that only reads, and for the HTTP methods that promise it (RFC 9110, section
+    /// 9.2.2).
     #[must_use]
     pub fn idempotent(&self) -> bool {
-        let by_method = || matches!(&self.handler, HandlerSpec::Http(spec) if spec.method.is_idempotent());
+        let by_method =
+            || matches!(&self.handler, HandlerSpec::Http(spec) if spec.method.is_idempotent());
         self.read_only || self.hints.idempotent.unwrap_or_else(by_method)
     }
 
@@ -411,7 +448,9 @@ impl Manifest {
     /// Code outside this binary may, unless its author says otherwise.
     #[must_use]
     pub fn open_world(&self) -> bool {
-        self.hints.open_world.unwrap_or(!matches!(self.handler, HandlerSpec::Builtin(_)))
+        self.hints
+            .open_world
+            .unwrap_or(!matches!(self.handler, HandlerSpec::Builtin(_)))
     }
 
     /// Returns the cache specification, if gate 2 is open.
@@ -424,7 +463,8 @@ impl Manifest {
     ///
     /// It covers both schemas, the handler and the epoch.
     ///
-    /// `handler` is the digest of what runs, for handlers whose code is outside this binary; empty for `builtin`.
+    /// `handler` is the digest of what runs, for handlers whose code is outside this binary; empty
+    /// for `builtin`.
     #[must_use]
     pub fn contract(&self, handler: &[u8]) -> [u8; 32] {
         let mut hash = Sha256::new();
@@ -442,7 +482,10 @@ impl Manifest {
             }
             HandlerSpec::Mcp { server, tool } => add(format!("mcp {server:?} {tool:?}").as_bytes()),
             HandlerSpec::Http(spec) => {
-                let spec = http::HttpSpec { keep_quota: 0, ..(**spec).clone() };
+                let spec = http::HttpSpec {
+                    keep_quota: 0,
+                    ..(**spec).clone()
+                };
                 add(format!("{spec:?} {:?}", self.credentials).as_bytes());
             }
         }

@@ -10,8 +10,8 @@ use serde_json::Value;
 use toml::Spanned;
 
 use super::{
-    CacheSpec, Example, HandlerSpec, Hints, Manifest, ManifestError, MemorySpec, ReadFile, Respect, ScheduleSpec,
-    SessionSpec, Timing, http, raw,
+    CacheSpec, Example, HandlerSpec, Hints, Manifest, ManifestError, MemorySpec, ReadFile, Respect,
+    ScheduleSpec, SessionSpec, Timing, http, raw,
 };
 use crate::duration::{parse_duration, parse_size};
 use crate::error::Code;
@@ -33,12 +33,18 @@ const DEFAULT_MAX_BYTES: u64 = 1 << 20;
 const MAX_MAX_BYTES: u64 = 64 << 20;
 /// Limit of tags of an answer.
 ///
-/// With their families (at most 8) and a tag for each credential they must fit the limit of a store: 32, the default of
-/// `helmdeck_memory::Limits::tags`.
+/// With their families (at most 8) and a tag for each credential they must fit the limit of a
+/// store: 32, the default of `helmdeck_memory::Limits::tags`.
 const MAX_TAGS: usize = 16;
 const MAX_CREDENTIALS: usize = 8;
 /// Errors that `[memory] errors` may name.
-const STORED_ERRORS: [Code; 5] = [Code::NotFound, Code::InvalidInput, Code::Forbidden, Code::Conflict, Code::TooLarge];
+const STORED_ERRORS: [Code; 5] = [
+    Code::NotFound,
+    Code::InvalidInput,
+    Code::Forbidden,
+    Code::Conflict,
+    Code::TooLarge,
+];
 /// Limit of `[job] retry`.
 const MAX_RETRIES: u32 = 10;
 
@@ -68,9 +74,17 @@ pub(super) struct SourceText<'a> {
 }
 
 impl SourceText<'_> {
-    pub(super) fn error(&self, span: Option<Range<usize>>, message: impl Into<String>) -> ManifestError {
+    pub(super) fn error(
+        &self,
+        span: Option<Range<usize>>,
+        message: impl Into<String>,
+    ) -> ManifestError {
         let line = span.map(|span| line_of(self.text, span.start));
-        ManifestError { file: self.file.to_owned(), line, message: message.into() }
+        ManifestError {
+            file: self.file.to_owned(),
+            line,
+            message: message.into(),
+        }
     }
 
     pub(super) fn read<T, R>(
@@ -81,24 +95,56 @@ impl SourceText<'_> {
         read(value.get_ref()).map_err(|message| self.error(Some(value.span()), message))
     }
 
-    fn duration(&self, value: Option<&Spanned<String>>, default: Duration) -> Result<Duration, ManifestError> {
-        value.map_or(Ok(default), |value| self.read(value, |text| parse_duration(text)))
+    fn duration(
+        &self,
+        value: Option<&Spanned<String>>,
+        default: Duration,
+    ) -> Result<Duration, ManifestError> {
+        value.map_or(Ok(default), |value| {
+            self.read(value, |text| parse_duration(text))
+        })
     }
 
-    fn templates(&self, values: &[Spanned<String>], input: &Schema) -> Result<Vec<Template>, ManifestError> {
-        values.iter().map(|value| self.read(value, |text| declared(Template::parse(text)?, input))).collect()
+    fn templates(
+        &self,
+        values: &[Spanned<String>],
+        input: &Schema,
+    ) -> Result<Vec<Template>, ManifestError> {
+        values
+            .iter()
+            .map(|value| self.read(value, |text| declared(Template::parse(text)?, input)))
+            .collect()
     }
 
-    fn at_most(&self, limit: usize, what: &str, values: &[Spanned<String>]) -> Result<(), ManifestError> {
-        let Some(first_too_many) = values.get(limit) else { return Ok(()) };
-        let message = format!("{} {what} are too many; at most {limit} are allowed", values.len());
+    fn at_most(
+        &self,
+        limit: usize,
+        what: &str,
+        values: &[Spanned<String>],
+    ) -> Result<(), ManifestError> {
+        let Some(first_too_many) = values.get(limit) else {
+            return Ok(());
+        };
+        let message = format!(
+            "{} {what} are too many; at most {limit} are allowed",
+            values.len()
+        );
         Err(self.error(Some(first_too_many.span()), message))
     }
 
     /// Reads tags: templates that do not begin with what is kept for credentials.
-    fn tags(&self, values: &[Spanned<String>], input: &Schema) -> Result<Vec<Template>, ManifestError> {
-        if let Some(taken) = values.iter().find(|value| is_credential_tag(value.get_ref())) {
-            let message = format!("tags that begin with \"{CREDENTIAL_TAG}\" are set by the engine; take another word");
+    fn tags(
+        &self,
+        values: &[Spanned<String>],
+        input: &Schema,
+    ) -> Result<Vec<Template>, ManifestError> {
+        if let Some(taken) = values
+            .iter()
+            .find(|value| is_credential_tag(value.get_ref()))
+        {
+            let message = format!(
+                "tags that begin with \"{CREDENTIAL_TAG}\" are set by the engine; take another word"
+            );
             return Err(self.error(Some(taken.span()), message));
         }
         self.at_most(MAX_TAGS, "tags", values)?;
@@ -111,64 +157,120 @@ pub(super) fn declared(template: Template, input: &Schema) -> Result<Template, S
     let known = schema::properties(input.source());
     if let Some(unknown) = template.roots().find(|root| !known.contains_key(*root)) {
         let hint = suggest(unknown, known.keys().map(String::as_str));
-        return Err(format!("the template names \"{unknown}\", which [input] does not declare{hint}"));
+        return Err(format!(
+            "the template names \"{unknown}\", which [input] does not declare{hint}"
+        ));
     }
     Ok(template)
 }
 
-pub(super) fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<Manifest, ManifestError> {
-    manifest_of(&SourceText { file, text, is_builtin: false }, read_file)
+pub(super) fn parse(
+    file: &str,
+    text: &str,
+    read_file: ReadFile<'_>,
+) -> Result<Manifest, ManifestError> {
+    manifest_of(
+        &SourceText {
+            file,
+            text,
+            is_builtin: false,
+        },
+        read_file,
+    )
 }
 
 pub(super) fn parse_builtin(file: &str, text: &str) -> Result<Manifest, ManifestError> {
-    let refuse = |named: &str| Err(format!("{named} cannot be read: built-in packs have no files"));
-    manifest_of(&SourceText { file, text, is_builtin: true }, &refuse)
+    let refuse = |named: &str| {
+        Err(format!(
+            "{named} cannot be read: built-in packs have no files"
+        ))
+    };
+    manifest_of(
+        &SourceText {
+            file,
+            text,
+            is_builtin: true,
+        },
+        &refuse,
+    )
 }
 
-fn manifest_of(source: &SourceText<'_>, read_file: ReadFile<'_>) -> Result<Manifest, ManifestError> {
-    let raw: raw::Manifest =
-        toml::from_str(source.text).map_err(|error| source.error(error.span(), explain(error.message())))?;
+fn manifest_of(
+    source: &SourceText<'_>,
+    read_file: ReadFile<'_>,
+) -> Result<Manifest, ManifestError> {
+    let raw: raw::Manifest = toml::from_str(source.text)
+        .map_err(|error| source.error(error.span(), explain(error.message())))?;
 
     let name = source.read(&raw.name, |name| PackName::new(name))?;
     let version = source.read(&raw.version, |version| Version::parse(version))?;
     if raw.description.get_ref().trim().is_empty() {
-        return Err(source.error(Some(raw.description.span()), "description is empty; say what the pack does"));
+        return Err(source.error(
+            Some(raw.description.span()),
+            "description is empty; say what the pack does",
+        ));
     }
-    if let Some(title) = raw.title.as_ref().filter(|title| title.get_ref().trim().is_empty()) {
-        return Err(source.error(Some(title.span()), "title is empty; leave it out or give the pack a short name"));
+    if let Some(title) = raw
+        .title
+        .as_ref()
+        .filter(|title| title.get_ref().trim().is_empty())
+    {
+        return Err(source.error(
+            Some(title.span()),
+            "title is empty; leave it out or give the pack a short name",
+        ));
     }
     let hints = hints_of(source, &raw)?;
     let input = schema_of(source, raw.input.as_ref(), "input", read_file)?;
     let output = schema_of(source, raw.output.as_ref(), "output", read_file)?;
     let timeout = source.duration(raw.handler.get_ref().timeout.as_ref(), DEFAULT_TIMEOUT)?;
     if timeout.is_zero() {
-        return Err(source.error(Some(raw.handler.span()), "timeout is 0; a handler needs some time"));
+        return Err(source.error(
+            Some(raw.handler.span()),
+            "timeout is 0; a handler needs some time",
+        ));
     }
     source.at_most(MAX_CREDENTIALS, "credentials", &raw.credentials)?;
     let credentials = source.templates(&raw.credentials, &input)?;
     let handler = handler_of(source, &raw, &input, &credentials)?;
-    let session = raw.session.as_ref().map(|session| session_of(source, session)).transpose()?;
+    let session = raw
+        .session
+        .as_ref()
+        .map(|session| session_of(source, session))
+        .transpose()?;
     let memory = match &raw.memory {
         Some(memory) => Some(memory_of(source, memory, raw.read_only, &input)?),
         None => None,
     };
-    let artifact_retention = match raw.artifacts.as_ref().and_then(|artifacts| artifacts.retention.as_ref()) {
+    let artifact_retention = match raw
+        .artifacts
+        .as_ref()
+        .and_then(|artifacts| artifacts.retention.as_ref())
+    {
         Some(retention) => Some(source.read(retention, |text| parse_duration(text))?),
         None => None,
     };
-    if let (Some(retention), Some(cache)) =
-        (artifact_retention, memory.as_ref().and_then(|memory| memory.cache.as_ref()))
-        && cache.ttl > retention
+    if let (Some(retention), Some(cache)) = (
+        artifact_retention,
+        memory.as_ref().and_then(|memory| memory.cache.as_ref()),
+    ) && cache.ttl > retention
     {
         return Err(source.error(
             raw.memory.as_ref().map(Spanned::span),
             "ttl is longer than the artifacts' retention; a cached answer would name files that are gone",
         ));
     }
-    let examples =
-        raw.examples.iter().map(|example| example_of(source, example, &input, &handler)).collect::<Result<_, _>>()?;
+    let examples = raw
+        .examples
+        .iter()
+        .map(|example| example_of(source, example, &input, &handler))
+        .collect::<Result<_, _>>()?;
 
-    let schedule = raw.schedule.as_ref().map(|schedule| schedule_of(source, schedule, &input, &handler)).transpose()?;
+    let schedule = raw
+        .schedule
+        .as_ref()
+        .map(|schedule| schedule_of(source, schedule, &input, &handler))
+        .transpose()?;
 
     let manifest = Manifest {
         name,
@@ -203,10 +305,14 @@ fn manifest_of(source: &SourceText<'_>, read_file: ReadFile<'_>) -> Result<Manif
 /// Checks how often jobs are run again.
 fn retries(retry: u32, idempotent: bool) -> Result<u32, String> {
     if retry > MAX_RETRIES {
-        return Err(format!("retry = {retry} is too much; at most {MAX_RETRIES} are allowed"));
+        return Err(format!(
+            "retry = {retry} is too much; at most {MAX_RETRIES} are allowed"
+        ));
     }
     if retry > 0 && !idempotent {
-        return Err("retry needs idempotent = true: nobody knows what a lost run has done".to_owned());
+        return Err(
+            "retry needs idempotent = true: nobody knows what a lost run has done".to_owned(),
+        );
     }
     Ok(retry)
 }
@@ -221,19 +327,30 @@ fn schedule_of(
     let timing = match (&raw.every, &raw.cron) {
         (Some(every), None) => source.read(every, |text| Timing::every(text))?,
         (None, Some(cron)) => source.read(cron, |text| Timing::cron(text))?,
-        _ => return Err(source.error(Some(schedule.span()), "[schedule] needs exactly one of `every` and `cron`")),
+        _ => {
+            return Err(source.error(
+                Some(schedule.span()),
+                "[schedule] needs exactly one of `every` and `cron`",
+            ));
+        }
     };
     let (value, span) = match &raw.input {
         Some(input) => (to_json(input.get_ref()), input.span()),
         None => (Value::Object(serde_json::Map::new()), schedule.span()),
     };
     fits(source, "the schedule", &span, &value, input, handler)?;
-    Ok(ScheduleSpec { timing, input: value.to_string() })
+    Ok(ScheduleSpec {
+        timing,
+        input: value.to_string(),
+    })
 }
 
 fn hints_of(source: &SourceText<'_>, raw: &raw::Manifest) -> Result<Hints, ManifestError> {
     if raw.read_only {
-        let written = [(&raw.destructive, true, "destructive = true"), (&raw.idempotent, false, "idempotent = false")];
+        let written = [
+            (&raw.destructive, true, "destructive = true"),
+            (&raw.idempotent, false, "idempotent = false"),
+        ];
         for (hint, wrong, shown) in written {
             if let Some(hint) = hint.as_ref().filter(|hint| *hint.get_ref() == wrong) {
                 return Err(source.error(
@@ -244,7 +361,11 @@ fn hints_of(source: &SourceText<'_>, raw: &raw::Manifest) -> Result<Hints, Manif
         }
     }
     let value = |hint: &Option<Spanned<bool>>| hint.as_ref().map(|hint| *hint.get_ref());
-    Ok(Hints { destructive: value(&raw.destructive), idempotent: value(&raw.idempotent), open_world: raw.open_world })
+    Ok(Hints {
+        destructive: value(&raw.destructive),
+        idempotent: value(&raw.idempotent),
+        open_world: raw.open_world,
+    })
 }
 
 /// Adds a suggestion to the parser's "unknown field" messages.
@@ -266,7 +387,8 @@ fn explain(message: &str) -> String {
 
 /// Returns "; did you mean `...`?" for the nearest known word, or nothing.
 pub(super) fn suggest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
-    suggest::nearest(unknown, known).map_or_else(String::new, |word| format!("; did you mean `{word}`?"))
+    suggest::nearest(unknown, known)
+        .map_or_else(String::new, |word| format!("; did you mean `{word}`?"))
 }
 
 fn schema_of(
@@ -275,15 +397,20 @@ fn schema_of(
     what: &str,
     read_file: ReadFile<'_>,
 ) -> Result<Schema, ManifestError> {
-    let Some(value) = value else { return Ok(Schema::anything()) };
+    let Some(value) = value else {
+        return Ok(Schema::anything());
+    };
     let fail = |message: String| source.error(Some(value.span()), format!("[{what}]: {message}"));
     let toml::Value::Table(table) = value.get_ref() else {
-        return Err(fail("must be a table with a JSON Schema, or `file = \"schema.json\"`".to_owned()));
+        return Err(fail(
+            "must be a table with a JSON Schema, or `file = \"schema.json\"`".to_owned(),
+        ));
     };
     let json = match (table.get("file").and_then(toml::Value::as_str), table.len()) {
         (Some(file), 1) => {
             let text = read_file(file).map_err(fail)?;
-            serde_json::from_str(&text).map_err(|error| fail(format!("{file} is not JSON: {error}")))?
+            serde_json::from_str(&text)
+                .map_err(|error| fail(format!("{file} is not JSON: {error}")))?
         }
         _ => to_json(value.get_ref()),
     };
@@ -301,9 +428,12 @@ pub(super) fn to_json(value: &toml::Value) -> Value {
         toml::Value::Boolean(flag) => Value::from(*flag),
         toml::Value::Datetime(time) => Value::from(time.to_string()),
         toml::Value::Array(items) => Value::Array(items.iter().map(to_json).collect()),
-        toml::Value::Table(table) => {
-            Value::Object(table.iter().map(|(key, value)| (key.clone(), to_json(value))).collect())
-        }
+        toml::Value::Table(table) => Value::Object(
+            table
+                .iter()
+                .map(|(key, value)| (key.clone(), to_json(value)))
+                .collect(),
+        ),
     }
 }
 
@@ -320,32 +450,55 @@ fn handler_of(
     }
     if let (Some(http), None, None) = (&raw.http, &raw.builtin, &raw.command) {
         if !raw.env.is_empty() {
-            return Err(source.error(Some(handler.span()), "`env` is only for handlers of kind `command`"));
+            return Err(source.error(
+                Some(handler.span()),
+                "`env` is only for handlers of kind `command`",
+            ));
         }
-        let revalidate = manifest.memory.as_ref().is_some_and(|memory| memory.get_ref().revalidate);
-        let around = http::Around { input, credentials, read_only: manifest.read_only, revalidate };
+        let revalidate = manifest
+            .memory
+            .as_ref()
+            .is_some_and(|memory| memory.get_ref().revalidate);
+        let around = http::Around {
+            input,
+            credentials,
+            read_only: manifest.read_only,
+            revalidate,
+        };
         return http::read(source, http, &around).map(|spec| HandlerSpec::Http(Box::new(spec)));
     }
     match (&raw.builtin, &raw.command) {
-        (Some(name), None) if raw.http.is_none() && raw.env.is_empty() => Ok(HandlerSpec::Builtin(name.clone())),
-        (Some(_), None) if raw.http.is_none() => {
-            Err(source.error(Some(handler.span()), "`env` is only for handlers of kind `command`"))
+        (Some(name), None) if raw.http.is_none() && raw.env.is_empty() => {
+            Ok(HandlerSpec::Builtin(name.clone()))
         }
+        (Some(_), None) if raw.http.is_none() => Err(source.error(
+            Some(handler.span()),
+            "`env` is only for handlers of kind `command`",
+        )),
         (None, Some(command)) if raw.http.is_none() => {
-            if command.get_ref().first().is_none_or(|program| program.trim().is_empty()) {
-                return Err(
-                    source.error(Some(command.span()), "command is empty; write [\"program\", \"argument\", ...]")
-                );
-            }
-            if let Some(name) = raw
-                .env
-                .keys()
-                .find(|name| name.starts_with("HELMDECK_") || name.is_empty() || name.contains(['=', '\0']))
+            if command
+                .get_ref()
+                .first()
+                .is_none_or(|program| program.trim().is_empty())
             {
-                return Err(source.error(Some(handler.span()), format!("env \"{name}\" cannot be set for a command")));
+                return Err(source.error(
+                    Some(command.span()),
+                    "command is empty; write [\"program\", \"argument\", ...]",
+                ));
+            }
+            if let Some(name) = raw.env.keys().find(|name| {
+                name.starts_with("HELMDECK_") || name.is_empty() || name.contains(['=', '\0'])
+            }) {
+                return Err(source.error(
+                    Some(handler.span()),
+                    format!("env \"{name}\" cannot be set for a command"),
+                ));
             }
             programs_get_no_credentials(source, manifest)?;
-            Ok(HandlerSpec::Command { argv: command.get_ref().clone(), env: raw.env.clone() })
+            Ok(HandlerSpec::Command {
+                argv: command.get_ref().clone(),
+                env: raw.env.clone(),
+            })
         }
         _ => Err(source.error(Some(handler.span()), ONE_KIND)),
     }
@@ -353,15 +506,26 @@ fn handler_of(
 
 /// Refuses keys that a handler of kind `command` does not support.
 ///
-/// It cannot get a credential in its `env`, confirm a cached answer, or have a secret in its `env`. Declared
-/// `credentials` are allowed: they restrict its callers, and its cached answers belong to them.
-fn programs_get_no_credentials(source: &SourceText<'_>, manifest: &raw::Manifest) -> Result<(), ManifestError> {
+/// It cannot get a credential in its `env`, confirm a cached answer, or have a secret in its `env`.
+/// Declared `credentials` are allowed: they restrict its callers, and its cached answers belong to
+/// them.
+fn programs_get_no_credentials(
+    source: &SourceText<'_>,
+    manifest: &raw::Manifest,
+) -> Result<(), ManifestError> {
     const INSTEAD: &str = "use `[handler.http]`, or an MCP server with `env` in [[mcp.servers]]";
-    if let Some(memory) = manifest.memory.as_ref().filter(|memory| memory.get_ref().revalidate) {
+    if let Some(memory) = manifest
+        .memory
+        .as_ref()
+        .filter(|memory| memory.get_ref().revalidate)
+    {
         let message = "`revalidate` has no effect for a handler of kind `command`: a program cannot confirm a cached answer; remove it";
         return Err(source.error(Some(memory.span()), message));
     }
-    let ttl = manifest.memory.as_ref().and_then(|memory| memory.get_ref().ttl.as_ref());
+    let ttl = manifest
+        .memory
+        .as_ref()
+        .and_then(|memory| memory.get_ref().ttl.as_ref());
     if let Some(ttl) = ttl.filter(|ttl| ttl.get_ref() == "upstream") {
         let message = "ttl = \"upstream\" is for handlers of kind `http` and `mcp`: a program has no upstream that says how long its answer is fresh; write a duration";
         return Err(source.error(Some(ttl.span()), message));
@@ -381,10 +545,17 @@ fn programs_get_no_credentials(source: &SourceText<'_>, manifest: &raw::Manifest
 
 /// Checks that a name can be that of a server in `[[mcp.servers]]`: `^[a-z0-9_]+$`.
 fn server_name(name: &str) -> Result<(), String> {
-    if !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_') {
+    if !name.is_empty()
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+    {
         return Ok(());
     }
-    Err(format!("\"{}\" is not the name of an MCP server; a name is made of a-z, 0-9 and _", name.escape_debug()))
+    Err(format!(
+        "\"{}\" is not the name of an MCP server; a name is made of a-z, 0-9 and _",
+        name.escape_debug()
+    ))
 }
 
 fn mcp_of(
@@ -402,18 +573,31 @@ fn mcp_of(
     }
     source.read(&mcp.server, |name| server_name(name))?;
     if mcp.tool.get_ref().trim().is_empty() {
-        return Err(source.error(Some(mcp.tool.span()), "tool is empty; name a tool that the server lists"));
+        return Err(source.error(
+            Some(mcp.tool.span()),
+            "tool is empty; name a tool that the server lists",
+        ));
     }
-    Ok(HandlerSpec::Mcp { server: mcp.server.get_ref().clone(), tool: mcp.tool.get_ref().clone() })
+    Ok(HandlerSpec::Mcp {
+        server: mcp.server.get_ref().clone(),
+        tool: mcp.tool.get_ref().clone(),
+    })
 }
 
-fn session_of(source: &SourceText<'_>, raw: &raw::SessionTable) -> Result<SessionSpec, ManifestError> {
+fn session_of(
+    source: &SourceText<'_>,
+    raw: &raw::SessionTable,
+) -> Result<SessionSpec, ManifestError> {
     Ok(SessionSpec {
         timeout: source.duration(raw.timeout.as_ref(), DEFAULT_SESSION_TIMEOUT)?,
         optional: raw.optional,
         preserve: raw.preserve,
         network: raw.network,
-        memory_bytes: raw.memory.as_ref().map(|memory| source.read(memory, |text| parse_size(text))).transpose()?,
+        memory_bytes: raw
+            .memory
+            .as_ref()
+            .map(|memory| source.read(memory, |text| parse_size(text)))
+            .transpose()?,
     })
 }
 
@@ -426,37 +610,51 @@ fn memory_of(
     let raw = memory.get_ref();
     let invalidates = source.tags(&raw.invalidates, input)?;
     if let (Some(first), true) = (raw.invalidates.first(), read_only) {
-        return Err(
-            source.error(Some(first.span()), "invalidates is for packs that write; this one says read_only = true")
-        );
+        return Err(source.error(
+            Some(first.span()),
+            "invalidates is for packs that write; this one says read_only = true",
+        ));
     }
     let Some(flag) = raw.cache.as_ref().filter(|flag| *flag.get_ref()) else {
         if let Some(ttl) = &raw.ttl {
             return Err(source.error(Some(ttl.span()), "ttl has no meaning without cache = true"));
         }
-        return Ok(MemorySpec { cache: None, invalidates });
+        return Ok(MemorySpec {
+            cache: None,
+            invalidates,
+        });
     };
     if !read_only {
-        return Err(source
-            .error(Some(flag.span()), "cache = true needs read_only = true; a pack that writes can never be cached"));
+        return Err(source.error(
+            Some(flag.span()),
+            "cache = true needs read_only = true; a pack that writes can never be cached",
+        ));
     }
     let Some(ttl) = &raw.ttl else {
-        return Err(source.error(Some(flag.span()), "cache = true needs a ttl, for example ttl = \"5m\""));
+        return Err(source.error(
+            Some(flag.span()),
+            "cache = true needs a ttl, for example ttl = \"5m\"",
+        ));
     };
     let ttl_of_upstream = ttl.get_ref() == "upstream";
     let fresh = if ttl_of_upstream {
         source.duration(raw.max_ttl.as_ref(), DEFAULT_MAX_TTL)?
     } else if let Some(max) = &raw.max_ttl {
-        return Err(source.error(Some(max.span()), "max_ttl is the limit of ttl = \"upstream\"; this ttl is its own"));
+        return Err(source.error(
+            Some(max.span()),
+            "max_ttl is the limit of ttl = \"upstream\"; this ttl is its own",
+        ));
     } else {
         source.read(ttl, |text| parse_duration(text))?
     };
     if fresh.is_zero() {
-        return Err(source.error(Some(ttl.span()), "ttl is 0; leave out cache = true to run the handler every time"));
+        return Err(source.error(
+            Some(ttl.span()),
+            "ttl is 0; leave out cache = true to run the handler every time",
+        ));
     }
     if ttl_of_upstream && raw.respect == Respect::None {
-        let message =
-            "ttl = \"upstream\" is what the upstream says, which respect = \"none\" does not count; write a duration";
+        let message = "ttl = \"upstream\" is what the upstream says, which respect = \"none\" does not count; write a duration";
         return Err(source.error(Some(ttl.span()), message));
     }
     if let (Some(slow), None) = (&raw.stale_if_slow, &raw.stale_if_error) {
@@ -476,12 +674,15 @@ fn memory_of(
         respect: raw.respect,
         category,
         scope: raw.scope,
-        stale_while_revalidate: source.duration(raw.stale_while_revalidate.as_ref(), Duration::ZERO)?,
+        stale_while_revalidate: source
+            .duration(raw.stale_while_revalidate.as_ref(), Duration::ZERO)?,
         stale_if_error: source.duration(raw.stale_if_error.as_ref(), Duration::ZERO)?,
         stale_if_slow: source.duration(raw.stale_if_slow.as_ref(), DEFAULT_STALE_IF_SLOW)?,
         errors: errors_of(source, &raw.errors)?,
         early: raw.early.unwrap_or(raw.stale_while_revalidate.is_some()),
-        ttl_jitter: raw.ttl_jitter.as_ref().map_or(Ok(0.0), |jitter| source.read(jitter, |part| ttl_jitter(*part)))?,
+        ttl_jitter: raw.ttl_jitter.as_ref().map_or(Ok(0.0), |jitter| {
+            source.read(jitter, |part| ttl_jitter(*part))
+        })?,
         revalidate: raw.revalidate,
         revalidate_for: source.duration(raw.revalidate_for.as_ref(), DEFAULT_REVALIDATE_FOR)?,
         tags: source.tags(&raw.tags, input)?,
@@ -490,15 +691,22 @@ fn memory_of(
         max_bytes: raw
             .max_bytes
             .as_ref()
-            .map_or(Ok(DEFAULT_MAX_BYTES), |size| source.read(size, |text| max_bytes(text)))?,
+            .map_or(Ok(DEFAULT_MAX_BYTES), |size| {
+                source.read(size, |text| max_bytes(text))
+            })?,
     };
-    Ok(MemorySpec { cache: Some(cache), invalidates })
+    Ok(MemorySpec {
+        cache: Some(cache),
+        invalidates,
+    })
 }
 
 /// Parses the limit of a stored answer.
 fn max_bytes(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
-        size if size > MAX_MAX_BYTES => Err("max_bytes is over 64MiB, the most there is".to_owned()),
+        size if size > MAX_MAX_BYTES => {
+            Err("max_bytes is over 64MiB, the most there is".to_owned())
+        }
         size => Ok(size),
     }
 }
@@ -507,7 +715,9 @@ fn max_bytes(text: &str) -> Result<u64, String> {
 fn ttl_jitter(part: f64) -> Result<f64, String> {
     match part {
         0.0..=1.0 => Ok(part),
-        _ => Err(format!("ttl_jitter = {part} is no part of the ttl; it is from 0 to 1")),
+        _ => Err(format!(
+            "ttl_jitter = {part} is no part of the ttl; it is from 0 to 1"
+        )),
     }
 }
 
@@ -523,7 +733,10 @@ fn errors_of(
                 let names: Vec<&str> = STORED_ERRORS.into_iter().map(Code::as_str).collect();
                 let code = stored(name).ok_or_else(|| {
                     let hint = suggest(name, names.iter().copied());
-                    format!("\"{name}\" is no error that can be stored; those are {}{hint}", names.join(", "))
+                    format!(
+                        "\"{name}\" is no error that can be stored; those are {}{hint}",
+                        names.join(", ")
+                    )
                 })?;
                 Ok((code, parse_duration(text)?))
             })
@@ -539,8 +752,19 @@ fn example_of(
 ) -> Result<Example, ManifestError> {
     let raw = example.get_ref();
     let value = to_json(&raw.input);
-    fits(source, "the example", &example.span(), &value, input, handler)?;
-    Ok(Example { input: value, output: raw.output.as_ref().map(to_json), description: raw.description.clone() })
+    fits(
+        source,
+        "the example",
+        &example.span(),
+        &value,
+        input,
+        handler,
+    )?;
+    Ok(Example {
+        input: value,
+        output: raw.output.as_ref().map(to_json),
+        description: raw.description.clone(),
+    })
 }
 
 /// Checks that an input fits the schema, and that a request can be made of it.
@@ -556,18 +780,39 @@ fn fits(
         return Ok(());
     }
     let text = input.fill(&value.to_string()).map(Cow::into_owned);
-    let text = text.map_err(|why| source.error(Some(span.clone()), format!("{what}'s input cannot be used: {why}")))?;
+    let text = text.map_err(|why| {
+        source.error(
+            Some(span.clone()),
+            format!("{what}'s input cannot be used: {why}"),
+        )
+    })?;
     let filled: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
     input.validate(&filled).map_err(|violations| {
         let places: Vec<String> = violations
             .iter()
-            .map(|v| format!("at {}: {}", if v.pointer.is_empty() { "/" } else { &v.pointer }, v.detail))
+            .map(|v| {
+                format!(
+                    "at {}: {}",
+                    if v.pointer.is_empty() {
+                        "/"
+                    } else {
+                        &v.pointer
+                    },
+                    v.detail
+                )
+            })
             .collect();
-        source.error(Some(span.clone()), format!("{what}'s input does not fit [input]: {}", places.join("; ")))
+        source.error(
+            Some(span.clone()),
+            format!("{what}'s input does not fit [input]: {}", places.join("; ")),
+        )
     })?;
     if let HandlerSpec::Http(spec) = handler {
         spec.request(&text).map_err(|error| {
-            source.error(Some(span.clone()), format!("{what} makes no request: {}", error.message()))
+            source.error(
+                Some(span.clone()),
+                format!("{what} makes no request: {}", error.message()),
+            )
         })?;
     }
     Ok(())

@@ -26,7 +26,8 @@ pub(super) struct Manifest {
     pub(super) read_only: bool,
     /// Whether a call may delete or overwrite something. Default `true` for packs that write.
     pub(super) destructive: Option<Spanned<bool>>,
-    /// Whether a second equal call changes nothing more. Default: as the HTTP method says, else `false`.
+    /// Whether a second equal call changes nothing more. Default: as the HTTP method says, else
+    /// `false`.
     pub(super) idempotent: Option<Spanned<bool>>,
     /// Whether it reaches systems outside this machine. Default `true`, for built-in packs `false`.
     pub(super) open_world: Option<bool>,
@@ -115,7 +116,8 @@ pub(super) struct SessionTable {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Job {
-    /// How often, at most 10, another server runs a job again whose server was lost or stopped. Needs `idempotent`. Default 0.
+    /// How often, at most 10, another server runs a job again whose server was lost or stopped.
+    /// Needs `idempotent`. Default 0.
     pub(super) retry: Option<Spanned<u32>>,
 }
 
@@ -123,9 +125,11 @@ pub(super) struct Job {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Schedule {
-    /// Interval between two runs, counted from 1970: `1h` runs at each full hour. Either this or `cron`.
+    /// Interval between two runs, counted from 1970: `1h` runs at each full hour. Either this or
+    /// `cron`.
     pub(super) every: Option<Spanned<String>>,
-    /// Minute, hour, day of the month, month and day of the week, in UTC: `0 3 * * *`. Either this or `every`.
+    /// Minute, hour, day of the month, month and day of the week, in UTC: `0 3 * * *`. Either this
+    /// or `every`.
     pub(super) cron: Option<Spanned<String>>,
     /// Input of each run. Default: an empty object.
     pub(super) input: Option<Spanned<toml::Value>>,
@@ -145,28 +149,34 @@ pub(super) struct Artifacts {
 pub(super) struct Memory {
     /// Whether answers are cached. Needs `read_only` and `ttl`. Default `false`.
     pub(super) cache: Option<Spanned<bool>>,
-    /// How long an answer is fresh. `upstream`: as long as the upstream of an `http` or `mcp` handler says, at most `max_ttl`.
+    /// How long an answer is fresh. `upstream`: as long as the upstream of an `http` or `mcp`
+    /// handler says, at most `max_ttl`.
     pub(super) ttl: Option<Spanned<String>>,
     /// Limit of `ttl = "upstream"`. Default `24h`.
     pub(super) max_ttl: Option<Spanned<String>>,
-    /// `upstream` or `none`: whether an upstream may forbid to store or share its answers. Default `upstream`.
+    /// `upstream` or `none`: whether an upstream may forbid to store or share its answers. Default
+    /// `upstream`.
     #[serde(default)]
     pub(super) respect: Respect,
     /// Category of the entries. Default `cache`.
     pub(super) category: Option<Spanned<String>>,
-    /// Who shares an answer: `caller`, `session` or `shared` (all users of a tenant). Default `caller`.
+    /// Who shares an answer: `caller`, `session` or `shared` (all users of a tenant). Default
+    /// `caller`.
     #[serde(default)]
     pub(super) scope: Scope,
     /// How long past `ttl` an answer is served while it is renewed. Default `0s`.
     pub(super) stale_while_revalidate: Option<Spanned<String>>,
     /// How long past `ttl` an answer is served if the handler fails or is late. Default `0s`.
     pub(super) stale_if_error: Option<Spanned<String>>,
-    /// How long a call waits for the handler before it gets an answer that `stale_if_error` allows. Default `1s`.
+    /// How long a call waits for the handler before it gets an answer that `stale_if_error` allows.
+    /// Default `1s`.
     pub(super) stale_if_slow: Option<Spanned<String>>,
-    /// How long errors of the handler are stored like answers, by code: `{ not_found = "30s" }`. Default: not at all.
+    /// How long errors of the handler are stored like answers, by code: `{ not_found = "30s" }`.
+    /// Default: not at all.
     #[serde(default)]
     pub(super) errors: BTreeMap<String, Spanned<String>>,
-    /// Whether calls renew an answer shortly before its end, the dearer the sooner. Default: with `stale_while_revalidate`.
+    /// Whether calls renew an answer shortly before its end, the dearer the sooner. Default: with
+    /// `stale_while_revalidate`.
     pub(super) early: Option<bool>,
     /// Part of `ttl`, from 0 to 1, by which each answer ends earlier, at random. Default 0.
     pub(super) ttl_jitter: Option<Spanned<f64>>,
@@ -175,7 +185,8 @@ pub(super) struct Memory {
     pub(super) revalidate: bool,
     /// How long past `ttl` an answer can be confirmed. Default `24h`.
     pub(super) revalidate_for: Option<Spanned<String>>,
-    /// At most 16 labels for purging; `{input}` placeholders are allowed: `city:{city}`. Stored in lower case.
+    /// At most 16 labels for purging; `{input}` placeholders are allowed: `city:{city}`. Stored in
+    /// lower case.
     #[serde(default)]
     pub(super) tags: Vec<Spanned<String>>,
     /// Tags that a call of this writing pack purges.

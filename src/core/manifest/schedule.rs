@@ -40,7 +40,9 @@ impl Timing {
     pub fn every(text: &str) -> Result<Self, String> {
         let every = parse_duration(text)?;
         if every < SHORTEST {
-            return Err(format!("every = \"{text}\" is too often; the shortest interval is 1s"));
+            return Err(format!(
+                "every = \"{text}\" is too often; the shortest interval is 1s"
+            ));
         }
         Ok(Self::Every(every))
     }
@@ -52,7 +54,9 @@ impl Timing {
     pub fn cron(text: &str) -> Result<Self, String> {
         let cron = Cron::parse(text)?;
         if cron.days.is_empty() {
-            return Err(format!("cron = \"{text}\" never comes: no month of it has such a day"));
+            return Err(format!(
+                "cron = \"{text}\" never comes: no month of it has such a day"
+            ));
         }
         Ok(Self::Cron(cron))
     }
@@ -105,8 +109,13 @@ struct Days {
 }
 
 /// A field: its name and its range.
-const FIELDS: [(&str, u32, u32); 5] =
-    [("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7)];
+const FIELDS: [(&str, u32, u32); 5] = [
+    ("minute", 0, 59),
+    ("hour", 0, 23),
+    ("day of the month", 1, 31),
+    ("month", 1, 12),
+    ("day of the week", 0, 7),
+];
 
 impl Cron {
     fn parse(text: &str) -> Result<Self, String> {
@@ -126,7 +135,17 @@ impl Cron {
         // Sunday is 0 and 7.
         of_week = (of_week | (of_week >> 7)) & 0x7f;
         let either = !parts[2].starts_with('*') && !parts[4].starts_with('*');
-        Ok(Self { text: parts.join(" "), minutes, hours, days: Days { of_month, months, of_week, either } })
+        Ok(Self {
+            text: parts.join(" "),
+            minutes,
+            hours,
+            days: Days {
+                of_month,
+                months,
+                of_week,
+                either,
+            },
+        })
     }
 
     fn last(&self, now: Timestamp) -> Option<Timestamp> {
@@ -151,7 +170,9 @@ impl Cron {
         let mut after = Some((now.hour(), now.minute()));
         for _ in 0..DAYS {
             if self.days.has(date)
-                && let Some((hour, minute)) = self.times().find(|time| after.is_none_or(|after| *time > after))
+                && let Some((hour, minute)) = self
+                    .times()
+                    .find(|time| after.is_none_or(|after| *time > after))
             {
                 return at(date, hour, minute);
             }
@@ -165,16 +186,24 @@ impl Cron {
     fn times(&self) -> impl DoubleEndedIterator<Item = (i8, i8)> {
         let within = |set: u64, end: i8| (0..end).filter(move |number| set >> number & 1 == 1);
         let minutes = self.minutes;
-        within(self.hours, 24).flat_map(move |hour| within(minutes, 60).map(move |minute| (hour, minute)))
+        within(self.hours, 24)
+            .flat_map(move |hour| within(minutes, 60).map(move |minute| (hour, minute)))
     }
 }
 
 impl Days {
     fn has(&self, date: Date) -> bool {
         let has = |set: u64, number: i8| set >> number & 1 == 1;
-        let (of_month, of_week) =
-            (has(self.of_month, date.day()), has(self.of_week, date.weekday().to_sunday_zero_offset()));
-        has(self.months, date.month()) && if self.either { of_month || of_week } else { of_month && of_week }
+        let (of_month, of_week) = (
+            has(self.of_month, date.day()),
+            has(self.of_week, date.weekday().to_sunday_zero_offset()),
+        );
+        has(self.months, date.month())
+            && if self.either {
+                of_month || of_week
+            } else {
+                of_month && of_week
+            }
     }
 
     /// Returns whether no day fits.
@@ -192,8 +221,15 @@ impl Days {
 fn read_field(text: &str, (name, low, high): (&str, u32, u32)) -> Result<u64, String> {
     let wrong = |part: &str, why: &str| format!("cron: {name} \"{}\": {why}", part.escape_debug());
     let number = |part: &str, text: &str| match text.parse::<u32>() {
-        Ok(number) if (low..=high).contains(&number) && text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),
-        _ => Err(wrong(part, &format!("{low} to {high} is allowed, with `*`, `-`, `,` and `/`"))),
+        Ok(number)
+            if (low..=high).contains(&number) && text.bytes().all(|byte| byte.is_ascii_digit()) =>
+        {
+            Ok(number)
+        }
+        _ => Err(wrong(
+            part,
+            &format!("{low} to {high} is allowed, with `*`, `-`, `,` and `/`"),
+        )),
     };
     let mut set = 0;
     for part in text.split(',') {
@@ -226,12 +262,16 @@ fn time(now: Timestamp) -> Option<DateTime> {
 }
 
 fn at(date: Date, hour: i8, minute: i8) -> Option<Timestamp> {
-    let time = TimeZone::UTC.to_timestamp(date.at(hour, minute, 0, 0)).ok()?;
+    let time = TimeZone::UTC
+        .to_timestamp(date.at(hour, minute, 0, 0))
+        .ok()?;
     Some(Timestamp(time.as_microsecond()))
 }
 
 fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX).max(1)
+    i64::try_from(duration.as_micros())
+        .unwrap_or(i64::MAX)
+        .max(1)
 }
 
 #[cfg(test)]
@@ -245,27 +285,81 @@ mod tests {
     #[track_caller]
     fn comes(cron: &str, now: &str, last: &str, next: &str) {
         let timing = Timing::cron(cron).unwrap();
-        assert_eq!((timing.last(ts(now)), timing.next(ts(now))), (ts(last), ts(next)), "{cron}");
+        assert_eq!(
+            (timing.last(ts(now)), timing.next(ts(now))),
+            (ts(last), ts(next)),
+            "{cron}"
+        );
     }
 
     #[test]
     fn cron_finds_the_times_around_now() {
-        comes("0 3 * * *", "2026-11-26T07:30:05Z", "2026-11-26T03:00:00Z", "2026-11-27T03:00:00Z");
-        comes("0 3 * * *", "2026-11-26T03:00:00Z", "2026-11-26T03:00:00Z", "2026-11-27T03:00:00Z");
-        comes("*/15 * * * *", "2026-11-26T07:44:59Z", "2026-11-26T07:30:00Z", "2026-11-26T07:45:00Z");
-        comes("5/20 9-17 * * 1-5", "2026-11-28T00:00:00Z", "2026-11-27T17:45:00Z", "2026-11-30T09:05:00Z");
-        comes("0 0 1,15 * *", "2026-12-31T23:59:59Z", "2026-12-15T00:00:00Z", "2027-01-01T00:00:00Z");
-        comes("30 12 29 2 *", "2026-11-26T00:00:00Z", "2024-02-29T12:30:00Z", "2028-02-29T12:30:00Z");
-        comes("0 0 29 2 *", "2098-01-01T00:00:00Z", "2096-02-29T00:00:00Z", "2104-02-29T00:00:00Z");
+        comes(
+            "0 3 * * *",
+            "2026-11-26T07:30:05Z",
+            "2026-11-26T03:00:00Z",
+            "2026-11-27T03:00:00Z",
+        );
+        comes(
+            "0 3 * * *",
+            "2026-11-26T03:00:00Z",
+            "2026-11-26T03:00:00Z",
+            "2026-11-27T03:00:00Z",
+        );
+        comes(
+            "*/15 * * * *",
+            "2026-11-26T07:44:59Z",
+            "2026-11-26T07:30:00Z",
+            "2026-11-26T07:45:00Z",
+        );
+        comes(
+            "5/20 9-17 * * 1-5",
+            "2026-11-28T00:00:00Z",
+            "2026-11-27T17:45:00Z",
+            "2026-11-30T09:05:00Z",
+        );
+        comes(
+            "0 0 1,15 * *",
+            "2026-12-31T23:59:59Z",
+            "2026-12-15T00:00:00Z",
+            "2027-01-01T00:00:00Z",
+        );
+        comes(
+            "30 12 29 2 *",
+            "2026-11-26T00:00:00Z",
+            "2024-02-29T12:30:00Z",
+            "2028-02-29T12:30:00Z",
+        );
+        comes(
+            "0 0 29 2 *",
+            "2098-01-01T00:00:00Z",
+            "2096-02-29T00:00:00Z",
+            "2104-02-29T00:00:00Z",
+        );
     }
 
     #[test]
     fn either_day_is_enough_if_both_are_named() {
         // Fridays, and the 13th.
-        comes("0 0 13 * 5", "2026-11-26T00:00:00Z", "2026-11-20T00:00:00Z", "2026-11-27T00:00:00Z");
-        comes("0 0 13 * 5", "2026-12-12T00:00:00Z", "2026-12-11T00:00:00Z", "2026-12-13T00:00:00Z");
+        comes(
+            "0 0 13 * 5",
+            "2026-11-26T00:00:00Z",
+            "2026-11-20T00:00:00Z",
+            "2026-11-27T00:00:00Z",
+        );
+        comes(
+            "0 0 13 * 5",
+            "2026-12-12T00:00:00Z",
+            "2026-12-11T00:00:00Z",
+            "2026-12-13T00:00:00Z",
+        );
         for sunday in ["0", "7", "0-0,7"] {
-            comes(&format!("0 0 * * {sunday}"), "2026-11-26T00:00:00Z", "2026-11-22T00:00:00Z", "2026-11-29T00:00:00Z");
+            comes(
+                &format!("0 0 * * {sunday}"),
+                "2026-11-26T00:00:00Z",
+                "2026-11-22T00:00:00Z",
+                "2026-11-29T00:00:00Z",
+            );
         }
     }
 
@@ -273,10 +367,19 @@ mod tests {
     fn intervals_are_counted_from_1970() {
         let hour = Timing::every("1h").unwrap();
         let now = ts("2026-11-26T07:30:05Z");
-        assert_eq!((hour.last(now), hour.next(now)), (ts("2026-11-26T07:00:00Z"), ts("2026-11-26T08:00:00Z")));
-        assert_eq!(hour.last(ts("2026-11-26T07:00:00Z")), ts("2026-11-26T07:00:00Z"));
+        assert_eq!(
+            (hour.last(now), hour.next(now)),
+            (ts("2026-11-26T07:00:00Z"), ts("2026-11-26T08:00:00Z"))
+        );
+        assert_eq!(
+            hour.last(ts("2026-11-26T07:00:00Z")),
+            ts("2026-11-26T07:00:00Z")
+        );
         assert_eq!(hour.to_string(), "every 1h");
-        assert_eq!(Timing::cron(" 0  3 * * * ").unwrap().to_string(), "cron 0 3 * * *");
+        assert_eq!(
+            Timing::cron(" 0  3 * * * ").unwrap().to_string(),
+            "cron 0 3 * * *"
+        );
     }
 
     #[test]
@@ -290,7 +393,10 @@ mod tests {
             ("0 0 * 13 *", "month \"13\": 1 to 12"),
             ("0 0 * * 8", "day of the week \"8\": 0 to 7"),
             ("0 0 * * mon", "day of the week \"mon\""),
-            ("5-1 * * * *", "minute \"5-1\": the range ends before it begins"),
+            (
+                "5-1 * * * *",
+                "minute \"5-1\": the range ends before it begins",
+            ),
             ("*/0 * * * *", "minute \"*/0\": a step is a number from 1"),
             ("1,,2 * * * *", "minute \"\": 0 to 59"),
             ("+1 * * * *", "minute \"+1\": 0 to 59"),
@@ -300,7 +406,15 @@ mod tests {
             let error = Timing::cron(cron).unwrap_err();
             assert!(error.contains(why), "{cron}: {error}");
         }
-        assert!(Timing::every("999ms").unwrap_err().contains("the shortest interval is 1s"));
-        assert!(Timing::every("soon").unwrap_err().contains("is not a duration"));
+        assert!(
+            Timing::every("999ms")
+                .unwrap_err()
+                .contains("the shortest interval is 1s")
+        );
+        assert!(
+            Timing::every("soon")
+                .unwrap_err()
+                .contains("is not a duration")
+        );
     }
 }

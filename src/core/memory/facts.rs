@@ -1,4 +1,5 @@
-//! Facts: durable knowledge about a caller. The `memory.*` packs and the REST routes use these types.
+//! Facts: durable knowledge about a caller. The `memory.*` packs and the REST routes use these
+//! types.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,8 +12,9 @@ pub struct Facts(pub(super) Memory);
 
 /// How far a fact may be trusted, from least to most.
 ///
-/// It says where the text comes from, not whether it is true. A reader that acts on facts asks for the least that it
-/// accepts ([`RecallFacts::min_trust`]), so that a text from a web page never counts as what a person said.
+/// It says where the text comes from, not whether it is true. A reader that acts on facts asks for
+/// the least that it accepts ([`RecallFacts::min_trust`]), so that a text from a web page never
+/// counts as what a person said.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
@@ -125,7 +127,8 @@ redacted_debug!(Fact, this => bytes = this.value.len());
 pub struct FactList {
     /// The facts, newest first.
     pub facts: Vec<About>,
-    /// The `after` of the next page; `None` = this was the last. A page may be empty and not the last.
+    /// The `after` of the next page; `None` = this was the last. A page may be empty and not the
+    /// last.
     pub next: Option<String>,
 }
 
@@ -136,25 +139,29 @@ pub struct Recalled {
     pub facts: Vec<Fact>,
     /// Number of matching facts that do not open; they are left out.
     pub unreadable: u64,
-    /// The `after` of the next page; `None` = this was the last. A page may be empty and not the last.
+    /// The `after` of the next page; `None` = this was the last. A page may be empty and not the
+    /// last.
     pub next: Option<String>,
 }
 
 impl Facts {
-    /// Writes a fact, over the one of the same key. Secrets of this call are taken out of the value.
+    /// Writes a fact, over the one of the same key. Secrets of this call are taken out of the
+    /// value.
     ///
     /// # Errors
-    /// `invalid_input` for a blank key, value or label, for a life outside 1 h to 365 d, for a `from` that names no fact, and
-    /// for what looks like a credential, unless the fact allows it; `too_large`, `resource_exhausted`, `overloaded`.
+    /// `invalid_input` for a blank key, value or label, for a life outside 1 h to 365 d, for a
+    /// `from` that names no fact, and for what looks like a credential, unless the fact allows it;
+    /// `too_large`, `resource_exhausted`, `overloaded`.
     pub async fn store(&self, fact: NewFact) -> Result<About> {
         self.0.views.store_fact(&self.0.owner, fact).await
     }
 
-    /// Returns facts with their values, newest first. A page ends early after about 1 MiB of values.
+    /// Returns facts with their values, newest first. A page ends early after about 1 MiB of
+    /// values.
     ///
     /// # Errors
-    /// `invalid_input` for a limit out of range, an `after` that is no `next`, or `key` beside something else;
-    /// `overloaded`.
+    /// `invalid_input` for a limit out of range, an `after` that is no `next`, or `key` beside
+    /// something else; `overloaded`.
     pub async fn recall(&self, wanted: RecallFacts) -> Result<Recalled> {
         self.0.views.recall_facts(&self.0.owner, wanted).await
     }

@@ -8,7 +8,19 @@ use crate::PackName;
 use crate::error::{Code, Error, Result};
 
 /// Part of the memory of a caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryPart {
@@ -36,7 +48,8 @@ impl MemoryPart {
 
 /// Request to delete memory of a caller.
 ///
-/// `{key | category | pack | all: true, what?: ["facts", "notes", "audit", "cache", "artifacts", "conversations"]}`.
+/// `{key | category | pack | all: true, what?: ["facts", "notes", "audit", "cache", "artifacts",
+/// "conversations"]}`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Forget {
@@ -69,7 +82,8 @@ impl Forget {
     /// Returns the parts and the entries that are meant.
     ///
     /// # Errors
-    /// `invalid_input` unless exactly one of `key`, `category`, `pack` and `all` is given, and goes with every part.
+    /// `invalid_input` unless exactly one of `key`, `category`, `pack` and `all` is given, and goes
+    /// with every part.
     pub fn selection(&self) -> Result<(BTreeSet<MemoryPart>, Selection<'_>)> {
         let refuse = |message: &'static str| Err(Error::new(Code::InvalidInput, message));
         let selection = match (&self.key, &self.category, &self.pack, self.all) {
@@ -77,13 +91,21 @@ impl Forget {
             (None, Some(category), None, false) => Selection::Category(category),
             (None, None, Some(pack), false) => Selection::Pack(pack),
             (None, None, None, true) => Selection::All,
-            _ => return refuse("give exactly one of \"key\", \"category\", \"pack\", and \"all\": true"),
+            _ => {
+                return refuse(
+                    "give exactly one of \"key\", \"category\", \"pack\", and \"all\": true",
+                );
+            }
         };
-        let parts: BTreeSet<MemoryPart> =
-            self.what.as_deref().map_or_else(|| [MemoryPart::Facts].into(), |what| what.iter().copied().collect());
+        let parts: BTreeSet<MemoryPart> = self.what.as_deref().map_or_else(
+            || [MemoryPart::Facts].into(),
+            |what| what.iter().copied().collect(),
+        );
         let fits = |part: &MemoryPart| match selection {
             Selection::All => true,
-            Selection::Key(_) | Selection::Category(_) => matches!(part, MemoryPart::Facts | MemoryPart::Notes),
+            Selection::Key(_) | Selection::Category(_) => {
+                matches!(part, MemoryPart::Facts | MemoryPart::Notes)
+            }
             Selection::Pack(_) => *part == MemoryPart::Audit,
         };
         if parts.is_empty() {
@@ -92,7 +114,9 @@ impl Forget {
             );
         }
         if !parts.iter().all(fits) {
-            return refuse("\"key\" and \"category\" go with facts and notes, \"pack\" with audit; say so in \"what\"");
+            return refuse(
+                "\"key\" and \"category\" go with facts and notes, \"pack\" with audit; say so in \"what\"",
+            );
         }
         Ok((parts, selection))
     }
@@ -114,14 +138,18 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<(Vec<MemoryPart>, String)> {
-        let request: Forget = serde_json::from_str(text).map_err(|_| Error::new(Code::Internal, "not a request"))?;
+        let request: Forget =
+            serde_json::from_str(text).map_err(|_| Error::new(Code::Internal, "not a request"))?;
         let (parts, selection) = request.selection()?;
         Ok((parts.into_iter().collect(), format!("{selection:?}")))
     }
 
     #[test]
     fn a_request_says_exactly_one_thing_and_means_facts_unless_it_says_more() {
-        assert_eq!(read(r#"{"key":"k"}"#).unwrap(), (vec![MemoryPart::Facts], "Key(\"k\")".to_owned()));
+        assert_eq!(
+            read(r#"{"key":"k"}"#).unwrap(),
+            (vec![MemoryPart::Facts], "Key(\"k\")".to_owned())
+        );
         assert_eq!(read(r#"{"all":true}"#).unwrap().0, [MemoryPart::Facts]);
         let all = r#"{"all":true,"what":["conversations","artifacts","cache","audit","notes","facts","facts"]}"#;
         let parts = [
@@ -136,7 +164,10 @@ mod tests {
         for part in parts {
             assert_eq!(serde_json::to_value(part).unwrap(), part.as_str());
         }
-        assert_eq!(read(r#"{"pack":"a.b","what":["audit"]}"#).unwrap().0, [MemoryPart::Audit]);
+        assert_eq!(
+            read(r#"{"pack":"a.b","what":["audit"]}"#).unwrap().0,
+            [MemoryPart::Audit]
+        );
         for vague in [
             "{}",
             r#"{"all":false}"#,
@@ -151,10 +182,22 @@ mod tests {
             r#"{"pack":"a.b","what":["audit","cache"]}"#,
             r#"{"all":true,"what":[]}"#,
         ] {
-            assert_eq!(read(vague).unwrap_err().code(), Code::InvalidInput, "{vague}");
+            assert_eq!(
+                read(vague).unwrap_err().code(),
+                Code::InvalidInput,
+                "{vague}"
+            );
         }
-        for unknown in [r#"{"prefix":"a"}"#, r#"{"all":true,"what":["vault"]}"#, r#"{"pack":"*","what":["audit"]}"#] {
-            assert_eq!(read(unknown).unwrap_err().code(), Code::Internal, "{unknown}");
+        for unknown in [
+            r#"{"prefix":"a"}"#,
+            r#"{"all":true,"what":["vault"]}"#,
+            r#"{"pack":"*","what":["audit"]}"#,
+        ] {
+            assert_eq!(
+                read(unknown).unwrap_err().code(),
+                Code::Internal,
+                "{unknown}"
+            );
         }
     }
 }

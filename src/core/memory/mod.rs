@@ -1,7 +1,7 @@
 //! Memory of a handler: notes on its caller, and facts about its caller.
 //!
-//! A handle is bound to its caller and cannot address another one. Recalled text is data, never an instruction: its
-//! author may be anyone.
+//! A handle is bound to its caller and cannot address another one. Recalled text is data, never an
+//! instruction: its author may be anyone.
 //!
 //! # Examples
 //!
@@ -54,7 +54,8 @@ use crate::{Identity, PackName, Timestamp};
 pub enum NoMemory {
     /// Gate 1 is shut.
     Off,
-    /// Gate 1 is open, but the store could not be opened; with the reason. The engine runs without it.
+    /// Gate 1 is open, but the store could not be opened; with the reason. The engine runs without
+    /// it.
     Unavailable(Arc<str>),
     /// The caller is anonymous, so nothing can be kept for it.
     Anonymous,
@@ -65,14 +66,23 @@ pub enum NoMemory {
 impl From<NoMemory> for Error {
     fn from(why: NoMemory) -> Self {
         match why {
-            NoMemory::Off => Self::new(Code::NotFound, "memory is off: this engine has no memory key").for_operator(),
-            NoMemory::Unavailable(reason) => {
-                Self::new(Code::Overloaded, format!("memory is on, but this engine goes on without it: {reason}"))
-            }
-            NoMemory::Anonymous => Self::new(Code::Unauthenticated, "nothing is kept for an anonymous caller"),
-            NoMemory::Shared => {
-                Self::new(Code::Forbidden, "a pack whose answers callers share cannot use the memory of one of them")
-            }
+            NoMemory::Off => Self::new(
+                Code::NotFound,
+                "memory is off: this engine has no memory key",
+            )
+            .for_operator(),
+            NoMemory::Unavailable(reason) => Self::new(
+                Code::Overloaded,
+                format!("memory is on, but this engine goes on without it: {reason}"),
+            ),
+            NoMemory::Anonymous => Self::new(
+                Code::Unauthenticated,
+                "nothing is kept for an anonymous caller",
+            ),
+            NoMemory::Shared => Self::new(
+                Code::Forbidden,
+                "a pack whose answers callers share cannot use the memory of one of them",
+            ),
         }
     }
 }
@@ -96,14 +106,23 @@ impl Owner {
     /// Makes the owner of a call at a transport.
     #[must_use]
     pub const fn at_a_door(identity: Arc<Identity>) -> Self {
-        Self { identity, in_session: false, called_by: None, secrets: None, administrator: None }
+        Self {
+            identity,
+            in_session: false,
+            called_by: None,
+            secrets: None,
+            administrator: None,
+        }
     }
 
     /// Makes the owner of a call of an administrator at a transport, on its own memory.
     #[must_use]
     pub fn administrator(identity: Arc<Identity>) -> Self {
         let name = format!("{}/{}", identity.tenant(), identity.user());
-        Self { administrator: Some(name.into()), ..Self::at_a_door(identity) }
+        Self {
+            administrator: Some(name.into()),
+            ..Self::at_a_door(identity)
+        }
     }
 }
 
@@ -122,7 +141,11 @@ impl Memory {
     /// # Errors
     /// [`NoMemory::Anonymous`] if the caller is anonymous.
     pub fn bind(views: Arc<dyn Views>, owner: Owner) -> Result<Self, NoMemory> {
-        if owner.identity.is_anonymous() { Err(NoMemory::Anonymous) } else { Ok(Self { views, owner }) }
+        if owner.identity.is_anonymous() {
+            Err(NoMemory::Anonymous)
+        } else {
+            Ok(Self { views, owner })
+        }
     }
 
     /// Returns the notes that handlers wrote for this caller, whatever the conversation.
@@ -139,7 +162,8 @@ impl Memory {
 
     /// Returns a value with the secrets of this call redacted, as in notes and facts.
     ///
-    /// For data that a pack keeps for the caller in another way. `names` are the names under which the value is kept.
+    /// For data that a pack keeps for the caller in another way. `names` are the names under which
+    /// the value is kept.
     ///
     /// # Errors
     /// `invalid_input` if a name holds a secret: redaction could make two names equal.
@@ -187,10 +211,12 @@ pub struct About {
 
 /// Storage behind the handles; the engine implements it over its store.
 ///
-/// It acts with the rights of the owner and does not check the caller. So only [`Memory`] holds it, never a handler.
+/// It acts with the rights of the owner and does not check the caller. So only [`Memory`] holds it,
+/// never a handler.
 ///
-/// Every method has these errors: `invalid_input` for impossible values, `too_large` over a limit of the store,
-/// `resource_exhausted` if the namespace is full, `overloaded` (with a wait) if the store is not available.
+/// Every method has these errors: `invalid_input` for impossible values, `too_large` over a limit
+/// of the store, `resource_exhausted` if the namespace is full, `overloaded` (with a wait) if the
+/// store is not available.
 #[async_trait]
 pub trait Views: Send + Sync + 'static {
     /// Writes a note, over the one of the same key.
@@ -198,7 +224,13 @@ pub trait Views: Send + Sync + 'static {
     /// Returns a note, `None` if there is none or it does not open.
     async fn recall_note(&self, owner: &Owner, key: &str) -> Result<Option<Note>>;
     /// Lists notes without their values, newest first.
-    async fn list_notes(&self, owner: &Owner, prefix: &str, limit: usize, after: Option<String>) -> Result<NoteList>;
+    async fn list_notes(
+        &self,
+        owner: &Owner,
+        prefix: &str,
+        limit: usize,
+        after: Option<String>,
+    ) -> Result<NoteList>;
     /// Deletes a note, and says whether it was there.
     async fn delete_note(&self, owner: &Owner, key: &str) -> Result<bool>;
     /// Returns the newest notes of each category, without values.
@@ -223,9 +255,16 @@ mod tests {
     fn each_reason_for_no_memory_has_one_error() {
         let code = |why: NoMemory| Error::from(why).code();
         assert_eq!(code(NoMemory::Off), Code::NotFound);
-        let error = Error::from(NoMemory::Unavailable("the store is not available: x".into()));
+        let error = Error::from(NoMemory::Unavailable(
+            "the store is not available: x".into(),
+        ));
         assert_eq!(error.code(), Code::Overloaded);
-        assert!(error.message().ends_with("without it: the store is not available: x"), "{error}");
+        assert!(
+            error
+                .message()
+                .ends_with("without it: the store is not available: x"),
+            "{error}"
+        );
         assert_eq!(code(NoMemory::Anonymous), Code::Unauthenticated);
         assert_eq!(code(NoMemory::Shared), Code::Forbidden);
     }

@@ -35,7 +35,14 @@ impl NewNote {
     /// Makes a note without category, tags and end.
     pub fn new(key: impl Into<String>, value: impl Into<Bytes>) -> Self {
         let (category, tags) = (String::new(), Vec::new());
-        Self { key: key.into(), value: value.into(), category, tags, ttl: None, allow_secret: false }
+        Self {
+            key: key.into(),
+            value: value.into(),
+            category,
+            tags,
+            ttl: None,
+            allow_secret: false,
+        }
     }
 
     /// Groups it.
@@ -101,11 +108,13 @@ impl Notes {
         Some(Self(memory))
     }
 
-    /// Writes a note, over the one of the same key. Secrets of this call are taken out of the value.
+    /// Writes a note, over the one of the same key. Secrets of this call are taken out of the
+    /// value.
     ///
     /// # Errors
-    /// `invalid_input` for an empty key or one that holds a secret of this call, and for what looks like a credential,
-    /// unless the note allows it; `too_large`, `resource_exhausted`, `overloaded`.
+    /// `invalid_input` for an empty key or one that holds a secret of this call, and for what looks
+    /// like a credential, unless the note allows it; `too_large`, `resource_exhausted`,
+    /// `overloaded`.
     pub async fn store(&self, note: NewNote) -> Result<About> {
         self.0.views.store_note(&self.0.owner, note).await
     }
@@ -118,12 +127,21 @@ impl Notes {
         self.0.views.recall_note(&self.0.owner, key).await
     }
 
-    /// Lists notes whose key begins with `prefix`, without their values, newest first: 1 to 1000 a page.
+    /// Lists notes whose key begins with `prefix`, without their values, newest first: 1 to 1000 a
+    /// page.
     ///
     /// # Errors
     /// `invalid_input` for an `after` that is no `next` of a page, `overloaded`.
-    pub async fn list(&self, prefix: &str, limit: usize, after: Option<String>) -> Result<NoteList> {
-        self.0.views.list_notes(&self.0.owner, prefix, limit, after).await
+    pub async fn list(
+        &self,
+        prefix: &str,
+        limit: usize,
+        after: Option<String>,
+    ) -> Result<NoteList> {
+        self.0
+            .views
+            .list_notes(&self.0.owner, prefix, limit, after)
+            .await
     }
 
     /// Deletes a note, and says whether it was there.
@@ -134,7 +152,8 @@ impl Notes {
         self.0.views.delete_note(&self.0.owner, key).await
     }
 
-    /// Returns the newest notes of each category, without their values: what is known, for a first look.
+    /// Returns the newest notes of each category, without their values: what is known, for a first
+    /// look.
     ///
     /// # Errors
     /// `overloaded`.

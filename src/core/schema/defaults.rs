@@ -1,7 +1,7 @@
 //! Fills in omitted members: the defaults under `properties`, `items`, `allOf` and local `$ref`.
 //!
-//! The caller's text is kept digit for digit. What is written is bounded: an element of two bytes may stand for a
-//! default of many, again and again.
+//! The caller's text is kept digit for digit. What is written is bounded: an element of two bytes
+//! may stand for a default of many, again and again.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,7 +16,8 @@ use crate::json::members;
 const MAX_ENTRIES: usize = 100_000;
 /// Limit of the bytes that defaults add to a document.
 const MAX_ADDED: usize = 8 << 20;
-/// Limit of the bytes that are read, beside 16 times the document: each level of nesting is read again.
+/// Limit of the bytes that are read, beside 16 times the document: each level of nesting is read
+/// again.
 const MAX_READ: usize = 8 << 20;
 /// How deep the default of a member is filled in itself.
 const MAX_DEPTH: usize = 8;
@@ -78,7 +79,11 @@ impl Defaults {
     /// # Errors
     /// That there are too many.
     pub(super) fn collect(root: &Value, read: &Read<'_>) -> Result<Self, String> {
-        let mut collector = Collector { read, has: vec![false; read.graph.nodes.len()], entries: 0 };
+        let mut collector = Collector {
+            read,
+            has: vec![false; read.graph.nodes.len()],
+            entries: 0,
+        };
         if !mentions_default(root) {
             return Ok(Self::default());
         }
@@ -95,8 +100,17 @@ impl Defaults {
             properties.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
             queue.extend(properties.iter().filter_map(|(_, property)| property.inner));
             queue.extend(items);
-            let with_default = (0..properties.len()).filter(|index| properties[*index].1.default.is_some()).collect();
-            nodes.insert(at, Node { properties, with_default, items });
+            let with_default = (0..properties.len())
+                .filter(|index| properties[*index].1.default.is_some())
+                .collect();
+            nodes.insert(
+                at,
+                Node {
+                    properties,
+                    with_default,
+                    items,
+                },
+            );
         }
         Ok(Self { nodes })
     }
@@ -110,12 +124,23 @@ impl Defaults {
     /// # Errors
     /// That it becomes too large.
     pub(super) fn fill<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, TooLarge> {
-        let mut left = Left { added: MAX_ADDED, read: MAX_READ + 16 * text.len() };
+        let mut left = Left {
+            added: MAX_ADDED,
+            read: MAX_READ + 16 * text.len(),
+        };
         self.value(0, text, 0, &mut left)
     }
 
-    fn value<'a>(&self, at: usize, text: &'a str, depth: usize, left: &mut Left) -> Result<Cow<'a, str>, TooLarge> {
-        let Some(node) = self.nodes.get(&at) else { return Ok(Cow::Borrowed(text)) };
+    fn value<'a>(
+        &self,
+        at: usize,
+        text: &'a str,
+        depth: usize,
+        left: &mut Left,
+    ) -> Result<Cow<'a, str>, TooLarge> {
+        let Some(node) = self.nodes.get(&at) else {
+            return Ok(Cow::Borrowed(text));
+        };
         match (text.trim_ascii_start().as_bytes().first(), node.items) {
             (Some(b'{'), _) if !node.properties.is_empty() => self.object(node, text, depth, left),
             (Some(b'['), Some(items)) => self.array(items, text, depth, left),
@@ -123,14 +148,25 @@ impl Defaults {
         }
     }
 
-    fn object<'a>(&self, node: &Node, text: &'a str, depth: usize, left: &mut Left) -> Result<Cow<'a, str>, TooLarge> {
+    fn object<'a>(
+        &self,
+        node: &Node,
+        text: &'a str,
+        depth: usize,
+        left: &mut Left,
+    ) -> Result<Cow<'a, str>, TooLarge> {
         Left::take(&mut left.read, text.len())?;
-        let Some(members) = members(text) else { return Ok(Cow::Borrowed(text)) };
+        let Some(members) = members(text) else {
+            return Ok(Cow::Borrowed(text));
+        };
         let mut changed = false;
         let mut there = Vec::new();
         let mut filled: Vec<(Cow<'_, str>, Cow<'_, str>)> = Vec::with_capacity(members.len());
         for (key, value) in &members {
-            let value = match node.properties.binary_search_by(|(name, _)| name.as_str().cmp(key)) {
+            let value = match node
+                .properties
+                .binary_search_by(|(name, _)| name.as_str().cmp(key))
+            {
                 Ok(index) => {
                     there.push(index);
                     match node.properties[index].1.inner {
@@ -144,9 +180,15 @@ impl Defaults {
             filled.push((Cow::Borrowed(key), value));
         }
         there.sort_unstable();
-        for index in node.with_default.iter().filter(|index| there.binary_search(index).is_err()) {
+        for index in node
+            .with_default
+            .iter()
+            .filter(|index| there.binary_search(index).is_err())
+        {
             let (name, property) = &node.properties[*index];
-            let Some(default) = &property.default else { continue };
+            let Some(default) = &property.default else {
+                continue;
+            };
             Left::take(&mut left.added, name.len() + default.len() + 4)?;
             let value = match property.inner {
                 Some(inner) if depth < MAX_DEPTH => self.value(inner, default, depth + 1, left)?,
@@ -155,17 +197,32 @@ impl Defaults {
             changed = true;
             filled.push((Cow::Borrowed(name), value));
         }
-        Ok(if changed { Cow::Owned(write_object(&filled)) } else { Cow::Borrowed(text) })
+        Ok(if changed {
+            Cow::Owned(write_object(&filled))
+        } else {
+            Cow::Borrowed(text)
+        })
     }
 
-    fn array<'a>(&self, items: usize, text: &'a str, depth: usize, left: &mut Left) -> Result<Cow<'a, str>, TooLarge> {
+    fn array<'a>(
+        &self,
+        items: usize,
+        text: &'a str,
+        depth: usize,
+        left: &mut Left,
+    ) -> Result<Cow<'a, str>, TooLarge> {
         Left::take(&mut left.read, text.len())?;
         let Ok(elements) = serde_json::from_str::<Vec<&RawValue>>(text) else {
             return Ok(Cow::Borrowed(text));
         };
-        let filled: Vec<Cow<'_, str>> =
-            elements.iter().map(|element| self.value(items, element.get(), depth, left)).collect::<Result<_, _>>()?;
-        if filled.iter().all(|element| matches!(element, Cow::Borrowed(_))) {
+        let filled: Vec<Cow<'_, str>> = elements
+            .iter()
+            .map(|element| self.value(items, element.get(), depth, left))
+            .collect::<Result<_, _>>()?;
+        if filled
+            .iter()
+            .all(|element| matches!(element, Cow::Borrowed(_)))
+        {
             return Ok(Cow::Borrowed(text));
         }
         Ok(Cow::Owned(format!("[{}]", filled.join(","))))
@@ -175,7 +232,9 @@ impl Defaults {
 /// Returns whether a schema has the keyword somewhere; most have not.
 fn mentions_default(value: &Value) -> bool {
     match value {
-        Value::Object(members) => members.contains_key("default") || members.values().any(mentions_default),
+        Value::Object(members) => {
+            members.contains_key("default") || members.values().any(mentions_default)
+        }
         Value::Array(items) => items.iter().any(mentions_default),
         _ => false,
     }
@@ -189,17 +248,23 @@ struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
-    /// Finds the subschemas that have something to fill in: those with a property that has a default, and those that
-    /// lead to one.
+    /// Finds the subschemas that have something to fill in: those with a property that has a
+    /// default, and those that lead to one.
     fn find(&mut self) {
         let nodes = &self.read.graph.nodes;
         let mut leads: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
         let mut queue = Vec::new();
         for (at, node) in nodes.iter().enumerate() {
             let parts = node.same.iter().flat_map(|same| &same.all);
-            let properties = node.object.iter().flat_map(|object| object.properties.iter().map(|(_, next)| next));
+            let properties = node
+                .object
+                .iter()
+                .flat_map(|object| object.properties.iter().map(|(_, next)| next));
             let items = node.array.iter().flat_map(|array| &array.items);
-            parts.chain(properties).chain(items).for_each(|next| leads[*next].push(at));
+            parts
+                .chain(properties)
+                .chain(items)
+                .for_each(|next| leads[*next].push(at));
             let mut direct = node.object.iter().flat_map(|object| &object.properties);
             if direct.any(|(_, next)| self.default(*next).is_some()) {
                 queue.push(at);
@@ -234,7 +299,11 @@ impl<'a> Collector<'a> {
         loop {
             let node = &self.read.graph.nodes[at];
             match &node.same {
-                Some(same) if node.object.is_none() && node.array.is_none() && same.all.len() == 1 => at = same.all[0],
+                Some(same)
+                    if node.object.is_none() && node.array.is_none() && same.all.len() == 1 =>
+                {
+                    at = same.all[0]
+                }
                 _ => return at,
             }
         }
@@ -243,13 +312,20 @@ impl<'a> Collector<'a> {
     fn count(&mut self, entries: usize) -> Result<(), String> {
         self.entries += entries;
         if self.entries > MAX_ENTRIES {
-            return Err(format!("the schema unfolds to more than {MAX_ENTRIES} members with defaults"));
+            return Err(format!(
+                "the schema unfolds to more than {MAX_ENTRIES} members with defaults"
+            ));
         }
         Ok(())
     }
 
-    /// Adds what a subschema and its parts fill in; what is nearer wins. Returns the subschema of the elements.
-    fn merge(&mut self, at: usize, out: &mut HashMap<String, Property>) -> Result<Option<usize>, String> {
+    /// Adds what a subschema and its parts fill in; what is nearer wins. Returns the subschema of
+    /// the elements.
+    fn merge(
+        &mut self,
+        at: usize,
+        out: &mut HashMap<String, Property>,
+    ) -> Result<Option<usize>, String> {
         self.count(1)?;
         let read = self.read;
         let node = &read.graph.nodes[at];
@@ -264,7 +340,9 @@ impl<'a> Collector<'a> {
             out.insert(name.to_string(), Property { default, inner });
         }
         let items = node.array.as_ref().and_then(|array| array.items);
-        let mut items = items.map(|next| self.target(next)).filter(|next| self.has[*next]);
+        let mut items = items
+            .map(|next| self.target(next))
+            .filter(|next| self.has[*next]);
         for part in node.same.iter().flat_map(|same| &same.all) {
             if self.has[*part] {
                 let more = self.merge(*part, out)?;

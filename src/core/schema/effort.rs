@@ -1,8 +1,8 @@
 //! How much work a check may do, and when it has to end.
 //!
-//! Every keyword of the evaluator pays before it works, in units of about five nanoseconds, and a payment looks at the
-//! clock now and then. So a check ends soon after it should, whatever the schema and the document are: no keyword works
-//! for long between two payments.
+//! Every keyword of the evaluator pays before it works, in units of about five nanoseconds, and a
+//! payment looks at the clock now and then. So a check ends soon after it should, whatever the
+//! schema and the document are: no keyword works for long between two payments.
 
 /// Units of a check on the caller's own thread: about half a millisecond.
 const LIGHT: u64 = 100_000;
@@ -41,7 +41,9 @@ pub struct Effort<'a> {
 
 impl std::fmt::Debug for Effort<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Effort").field("left", &(self.until_look + self.later)).finish_non_exhaustive()
+        f.debug_struct("Effort")
+            .field("left", &(self.until_look + self.later))
+            .finish_non_exhaustive()
     }
 }
 
@@ -49,7 +51,13 @@ impl Effort<'static> {
     /// Enough for the usual small documents, and little enough for a thread of an async runtime.
     #[must_use]
     pub const fn light() -> Self {
-        Self { until_look: LIGHT, later: 0, depth: LIGHT_DEPTH, light: true, stop: None }
+        Self {
+            until_look: LIGHT,
+            later: 0,
+            depth: LIGHT_DEPTH,
+            light: true,
+            stop: None,
+        }
     }
 }
 
@@ -59,12 +67,24 @@ impl<'a> Effort<'a> {
     /// It needs a thread of its own, with [`STACK_BYTES`] of stack.
     #[must_use]
     pub fn full(stop: &'a dyn Fn() -> bool) -> Self {
-        Self { until_look: 0, later: FULL, depth: FULL_DEPTH, light: false, stop: Some(stop) }
+        Self {
+            until_look: 0,
+            later: FULL,
+            depth: FULL_DEPTH,
+            light: false,
+            stop: Some(stop),
+        }
     }
 
     /// As much as [`Effort::full`], on a stack of unknown size and to the end.
     pub(super) const fn patient() -> Self {
-        Self { until_look: FULL, later: 0, depth: LIGHT_DEPTH, light: false, stop: None }
+        Self {
+            until_look: FULL,
+            later: 0,
+            depth: LIGHT_DEPTH,
+            light: false,
+            stop: None,
+        }
     }
 
     /// Whether a check that needs more should be done with [`Effort::full`].

@@ -1,14 +1,16 @@
 //! Checks a document by a schema that was read.
 //!
-//! One walk over both: each keyword pays ([`Effort`]) before it works. Without a list for violations the walk ends at
-//! the first one; with a list it goes on until the list is full.
+//! One walk over both: each keyword pays ([`Effort`]) before it works. Without a list for
+//! violations the walk ends at the first one; with a list it goes on until the list is full.
 
 use serde_json::{Map, Number, Value};
 
 use super::MAX_VIOLATIONS;
 use super::effort::{Effort, Unfinished, reading};
 use super::graph::{ArrayRules, Graph, Node, ObjectRules, SameRules, pointer_step, shown};
-use super::rules::{Bound, EVERY, NumberRules, TextFault, TextRules, metaschema_units, type_names, type_of};
+use super::rules::{
+    Bound, EVERY, NumberRules, TextFault, TextRules, metaschema_units, type_names, type_of,
+};
 use super::value::{Numeric, are_unique};
 use crate::error::Violation;
 use crate::suggest;
@@ -46,7 +48,10 @@ impl Place<'_> {
         loop {
             let (up, step) = match at {
                 Self::Root => break,
-                Self::Member(up, name) => (up, pointer_step(&name[..name.floor_char_boundary(MAX_POINTER)])),
+                Self::Member(up, name) => (
+                    up,
+                    pointer_step(&name[..name.floor_char_boundary(MAX_POINTER)]),
+                ),
                 Self::Element(up, index) => (up, index.to_string()),
             };
             length += step.len();
@@ -69,7 +74,10 @@ struct Seen {
 
 impl Seen {
     fn none() -> Self {
-        Self { all: false, marks: Vec::new() }
+        Self {
+            all: false,
+            marks: Vec::new(),
+        }
     }
 
     fn mark(&mut self, at: usize) {
@@ -96,8 +104,18 @@ impl Seen {
 
 impl<'a, 'e> Evaluation<'a, 'e> {
     /// Returns whether a document fits the subschema at a place of the graph.
-    pub(super) fn fits(graph: &'a Graph, at: usize, document: &Value, effort: &'a mut Effort<'e>) -> Fits {
-        let mut evaluation = Self { graph, effort, depth: 0, violations: None };
+    pub(super) fn fits(
+        graph: &'a Graph,
+        at: usize,
+        document: &Value,
+        effort: &'a mut Effort<'e>,
+    ) -> Fits {
+        let mut evaluation = Self {
+            graph,
+            effort,
+            depth: 0,
+            violations: None,
+        };
         evaluation.check(at, document, &Place::Root, None)
     }
 
@@ -107,7 +125,12 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         document: &Value,
         effort: &'a mut Effort<'e>,
     ) -> Result<Vec<Violation>, Unfinished> {
-        let mut evaluation = Self { graph, effort, depth: 0, violations: Some(Vec::new()) };
+        let mut evaluation = Self {
+            graph,
+            effort,
+            depth: 0,
+            violations: Some(Vec::new()),
+        };
         evaluation.check(0, document, &Place::Root, None)?;
         Ok(evaluation.violations.unwrap_or_default())
     }
@@ -119,18 +142,32 @@ impl<'a, 'e> Evaluation<'a, 'e> {
 
     /// Whether the walk goes on after a violation that was noted further in.
     fn continues(&self) -> bool {
-        self.violations.as_ref().is_some_and(|violations| violations.len() < MAX_VIOLATIONS)
+        self.violations
+            .as_ref()
+            .is_some_and(|violations| violations.len() < MAX_VIOLATIONS)
     }
 
     /// As [`Self::check`], without noting violations: for alternatives.
-    fn probe(&mut self, at: usize, value: &Value, place: &Place<'_>, seen: Option<&mut Seen>) -> Fits {
+    fn probe(
+        &mut self,
+        at: usize,
+        value: &Value,
+        place: &Place<'_>,
+        seen: Option<&mut Seen>,
+    ) -> Fits {
         let violations = self.violations.take();
         let fits = self.check(at, value, place, seen);
         self.violations = violations;
         fits
     }
 
-    fn check(&mut self, at: usize, value: &Value, place: &Place<'_>, seen: Option<&mut Seen>) -> Fits {
+    fn check(
+        &mut self,
+        at: usize,
+        value: &Value,
+        place: &Place<'_>,
+        seen: Option<&mut Seen>,
+    ) -> Fits {
         self.effort.spend(2)?;
         if self.depth >= self.effort.depth {
             return Err(Unfinished::TooMuch);
@@ -138,15 +175,24 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         let graph = self.graph;
         let node = &graph.nodes[at];
         self.depth += 1;
-        let fits =
-            if node.simple { self.simple(node, value, place, seen) } else { self.node(node, value, place, seen) };
+        let fits = if node.simple {
+            self.simple(node, value, place, seen)
+        } else {
+            self.node(node, value, place, seen)
+        };
         self.depth -= 1;
         fits
     }
 
     /// Checks the type, and the rules of the type.
     #[inline]
-    fn simple(&mut self, node: &'a Node, value: &Value, place: &Place<'_>, seen: Option<&mut Seen>) -> Fits {
+    fn simple(
+        &mut self,
+        node: &'a Node,
+        value: &Value,
+        place: &Place<'_>,
+        seen: Option<&mut Seen>,
+    ) -> Fits {
         let mut fits = true;
         if node.types != EVERY && type_of(value) & node.types == 0 {
             fits = false;
@@ -156,15 +202,25 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         }
         let ruled = match (value, &node.text, &node.number, &node.array, &node.object) {
             (Value::String(text), Some(rules), ..) => self.text(rules, text, value, place)?,
-            (Value::Number(number), _, Some(rules), ..) => self.number(rules, number, value, place)?,
+            (Value::Number(number), _, Some(rules), ..) => {
+                self.number(rules, number, value, place)?
+            }
             (Value::Array(items), _, _, Some(rules), _) => self.array(rules, items, place, seen)?,
-            (Value::Object(members), .., Some(rules)) => self.object(rules, members, place, seen)?,
+            (Value::Object(members), .., Some(rules)) => {
+                self.object(rules, members, place, seen)?
+            }
             _ => true,
         };
         Ok(fits && ruled)
     }
 
-    fn node(&mut self, node: &'a Node, value: &Value, place: &Place<'_>, mut outer: Option<&mut Seen>) -> Fits {
+    fn node(
+        &mut self,
+        node: &'a Node,
+        value: &Value,
+        place: &Place<'_>,
+        mut outer: Option<&mut Seen>,
+    ) -> Fits {
         if node.never {
             self.report(place, || "False schema does not allow the value".to_owned());
             return Ok(false);
@@ -175,7 +231,11 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             Value::Object(_) => node.object.as_ref().and_then(|rules| rules.unevaluated),
             _ => None,
         };
-        let mut seen = if unevaluated.is_some() { Some(&mut own) } else { outer.as_deref_mut() };
+        let mut seen = if unevaluated.is_some() {
+            Some(&mut own)
+        } else {
+            outer.as_deref_mut()
+        };
         let ended = |this: &Self, fits: bool| !fits && !this.continues();
         let mut fits = self.simple(node, value, place, seen.as_deref_mut())?;
         if ended(self, fits) {
@@ -185,7 +245,9 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             && !constant.accepts(value, self.effort)?
         {
             fits = false;
-            if !self.report(place, || format!("{} was expected", shown(&constant.all[0]))) {
+            if !self.report(place, || {
+                format!("{} was expected", shown(&constant.all[0]))
+            }) {
                 return Ok(false);
             }
         }
@@ -230,7 +292,13 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         Ok(fits)
     }
 
-    fn number(&mut self, rules: &NumberRules, number: &Number, value: &Value, place: &Place<'_>) -> Fits {
+    fn number(
+        &mut self,
+        rules: &NumberRules,
+        number: &Number,
+        value: &Value,
+        place: &Place<'_>,
+    ) -> Fits {
         let (number, mut fits) = (Numeric::of(number), true);
         for (bound, limit, written) in &rules.bounds {
             if !bound.accepts(number, *limit) {
@@ -242,7 +310,9 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         }
         if let Some((divisor, written, foreign)) = &rules.multiple_of {
             let multiple = match (number, divisor) {
-                (Numeric::Whole(number), Numeric::Whole(divisor)) if *divisor != 0 => number % divisor == 0,
+                (Numeric::Whole(number), Numeric::Whole(divisor)) if *divisor != 0 => {
+                    number % divisor == 0
+                }
                 _ => {
                     self.effort.spend_piece(500)?;
                     foreign.accepts(value)
@@ -250,23 +320,35 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             };
             if !multiple {
                 fits = false;
-                self.report(place, || format!("the value is not a multiple of {written}"));
+                self.report(place, || {
+                    format!("the value is not a multiple of {written}")
+                });
             }
         }
         Ok(fits)
     }
 
-    fn array(&mut self, rules: &ArrayRules, items: &[Value], place: &Place<'_>, mut seen: Option<&mut Seen>) -> Fits {
+    fn array(
+        &mut self,
+        rules: &ArrayRules,
+        items: &[Value],
+        place: &Place<'_>,
+        mut seen: Option<&mut Seen>,
+    ) -> Fits {
         let (mut fits, count) = (true, items.len() as u64);
         if let Some(min) = rules.min.filter(|min| count < *min) {
             fits = false;
-            if !self.report(place, || format!("the value has less than {min} item{}", many(min))) {
+            if !self.report(place, || {
+                format!("the value has less than {min} item{}", many(min))
+            }) {
                 return Ok(false);
             }
         }
         if let Some(max) = rules.max.filter(|max| count > *max) {
             fits = false;
-            if !self.report(place, || format!("the value has more than {max} item{}", many(max))) {
+            if !self.report(place, || {
+                format!("the value has more than {max} item{}", many(max))
+            }) {
                 return Ok(false);
             }
         }
@@ -278,7 +360,9 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         }
         if !rules.prefix.is_empty() || rules.items.is_some() {
             for (at, item) in items.iter().enumerate() {
-                let Some(rule) = rules.prefix.get(at).copied().or(rules.items) else { break };
+                let Some(rule) = rules.prefix.get(at).copied().or(rules.items) else {
+                    break;
+                };
                 if let Some(seen) = &mut seen {
                     seen.mark(at);
                 }
@@ -315,7 +399,9 @@ impl<'a, 'e> Evaluation<'a, 'e> {
                     seen.mark(at);
                 }
                 if rules.max_contains.is_some_and(|max| found > max) {
-                    self.report(place, || "more of the value are valid under the given schema than allowed".to_owned());
+                    self.report(place, || {
+                        "more of the value are valid under the given schema than allowed".to_owned()
+                    });
                     return Ok(false);
                 }
             }
@@ -340,12 +426,17 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         if !fits && !self.continues() {
             return Ok(false);
         }
-        let few = rules.patterns.is_empty() && rules.additional.is_none() && rules.names.is_none() && seen.is_none();
+        let few = rules.patterns.is_empty()
+            && rules.additional.is_none()
+            && rules.names.is_none()
+            && seen.is_none();
         // Violations are reported in the order of the members.
         if few && self.violations.is_none() && rules.properties.len() <= members.len() {
             self.effort.spend(rules.name_units)?;
             for (name, rule) in &rules.properties {
-                let Some(member) = members.get(&**name) else { continue };
+                let Some(member) = members.get(&**name) else {
+                    continue;
+                };
                 if !self.check(*rule, member, &Place::Member(place, name), None)? {
                     fits = false;
                     if !self.continues() {
@@ -401,27 +492,41 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         let violations = self.violations.take();
         self.violations = violations.is_some().then(Vec::new);
         let fits = self.check(rule, &value, &Place::Root, None);
-        let why = std::mem::replace(&mut self.violations, violations).into_iter().flatten().next();
+        let why = std::mem::replace(&mut self.violations, violations)
+            .into_iter()
+            .flatten()
+            .next();
         let fits = fits?;
         if !fits {
             let why = why.map(|why| why.detail).unwrap_or_default();
-            self.report(place, || format!("the name {} does not fit: {why}", shown(&value)));
+            self.report(place, || {
+                format!("the name {} does not fit: {why}", shown(&value))
+            });
         }
         Ok(fits)
     }
 
     /// Checks which members there are, and how many.
-    fn members(&mut self, rules: &'a ObjectRules, members: &Map<String, Value>, place: &Place<'_>) -> Fits {
+    fn members(
+        &mut self,
+        rules: &'a ObjectRules,
+        members: &Map<String, Value>,
+        place: &Place<'_>,
+    ) -> Fits {
         let (mut fits, count) = (true, members.len() as u64);
         if let Some(min) = rules.min.filter(|min| count < *min) {
             fits = false;
-            if !self.report(place, || format!("the value has less than {min} propert{}", ies(min))) {
+            if !self.report(place, || {
+                format!("the value has less than {min} propert{}", ies(min))
+            }) {
                 return Ok(false);
             }
         }
         if let Some(max) = rules.max.filter(|max| count > *max) {
             fits = false;
-            if !self.report(place, || format!("the value has more than {max} propert{}", ies(max))) {
+            if !self.report(place, || {
+                format!("the value has more than {max} propert{}", ies(max))
+            }) {
                 return Ok(false);
             }
         }
@@ -429,12 +534,18 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             return Ok(fits);
         }
         self.effort.spend(rules.needed_units)?;
-        let needed = rules.dependent.iter().filter(|(name, _)| members.contains_key(name)).flat_map(|(_, all)| all);
+        let needed = rules
+            .dependent
+            .iter()
+            .filter(|(name, _)| members.contains_key(name))
+            .flat_map(|(_, all)| all);
         for name in rules.required.iter().chain(needed) {
             self.effort.spend(reading(name.len()))?;
             if !members.contains_key(name) {
                 fits = false;
-                if !self.report(place, || format!("{} is missing", shown(&Value::from(name.as_str())))) {
+                if !self.report(place, || {
+                    format!("{} is missing", shown(&Value::from(name.as_str())))
+                }) {
                     return Ok(false);
                 }
             }
@@ -443,21 +554,39 @@ impl<'a, 'e> Evaluation<'a, 'e> {
     }
 
     /// Tells which members an object does not know.
-    fn unknown(&mut self, rules: &ObjectRules, unknown: &Unknown, place: &Place<'_>) -> Result<(), Unfinished> {
+    fn unknown(
+        &mut self,
+        rules: &ObjectRules,
+        unknown: &Unknown,
+        place: &Place<'_>,
+    ) -> Result<(), Unfinished> {
         if self.violations.is_none() {
             return Ok(());
         }
-        let mut known: Vec<&str> = rules.properties.iter().take(MAX_KNOWN).map(|(name, _)| &**name).collect();
+        let mut known: Vec<&str> = rules
+            .properties
+            .iter()
+            .take(MAX_KNOWN)
+            .map(|(name, _)| &**name)
+            .collect();
         match self.effort.spend(suggest::units(&unknown.names, &known)) {
             // That it does not fit is known already: it is reported without a suggestion.
             Err(Unfinished::TooMuch) => known.clear(),
             other => other?,
         }
-        self.report(place, || suggest::unknown(&unknown.names, unknown.count, &known));
+        self.report(place, || {
+            suggest::unknown(&unknown.names, unknown.count, &known)
+        });
         Ok(())
     }
 
-    fn same(&mut self, rules: &SameRules, value: &Value, place: &Place<'_>, mut seen: Option<&mut Seen>) -> Fits {
+    fn same(
+        &mut self,
+        rules: &SameRules,
+        value: &Value,
+        place: &Place<'_>,
+        mut seen: Option<&mut Seen>,
+    ) -> Fits {
         let mut fits = true;
         for at in &rules.all {
             if !self.check(*at, value, place, seen.as_deref_mut())? {
@@ -479,7 +608,10 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             && self.alternatives(any, value, place, seen.as_deref_mut(), usize::MAX)? == 0
         {
             fits = false;
-            let message = || "the value is not valid under any of the schemas listed in the 'anyOf' keyword".to_owned();
+            let message = || {
+                "the value is not valid under any of the schemas listed in the 'anyOf' keyword"
+                    .to_owned()
+            };
             if !self.report(place, message) {
                 return Ok(false);
             }
@@ -488,8 +620,13 @@ impl<'a, 'e> Evaluation<'a, 'e> {
             let found = self.alternatives(one, value, place, seen.as_deref_mut(), 2)?;
             if found != 1 {
                 fits = false;
-                let how = if found == 0 { "not valid under any" } else { "valid under more than one" };
-                let message = || format!("the value is {how} of the schemas listed in the 'oneOf' keyword");
+                let how = if found == 0 {
+                    "not valid under any"
+                } else {
+                    "valid under more than one"
+                };
+                let message =
+                    || format!("the value is {how} of the schemas listed in the 'oneOf' keyword");
                 if !self.report(place, message) {
                     return Ok(false);
                 }
@@ -512,7 +649,11 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         }
         if let Value::Object(members) = value {
             self.effort.spend(rules.dependent_units)?;
-            for (_, at) in rules.dependent.iter().filter(|(name, _)| members.contains_key(name)) {
+            for (_, at) in rules
+                .dependent
+                .iter()
+                .filter(|(name, _)| members.contains_key(name))
+            {
                 if !self.check(*at, value, place, seen.as_deref_mut())? {
                     fits = false;
                     if !self.continues() {
@@ -524,8 +665,8 @@ impl<'a, 'e> Evaluation<'a, 'e> {
         Ok(fits)
     }
 
-    /// Counts the alternatives that a value fits: all if somebody has to know what they looked at, else up to the first,
-    /// or to `enough`.
+    /// Counts the alternatives that a value fits: all if somebody has to know what they looked at,
+    /// else up to the first, or to `enough`.
     fn alternatives(
         &mut self,
         all: &[usize],
@@ -578,13 +719,20 @@ impl<'a, 'e> Evaluation<'a, 'e> {
                 }
                 if count > 0 {
                     fits = false;
-                    self.report(place, || format!("Unevaluated items are not allowed ({count} item{})", many(count)));
+                    self.report(place, || {
+                        format!(
+                            "Unevaluated items are not allowed ({count} item{})",
+                            many(count)
+                        )
+                    });
                 }
             }
             Value::Object(members) => {
                 self.effort.spend(reading(64 * members.len()))?;
                 let mut unknown = Unknown::default();
-                for (_, (name, member)) in members.iter().enumerate().filter(|(at, _)| !seen.has(*at)) {
+                for (_, (name, member)) in
+                    members.iter().enumerate().filter(|(at, _)| !seen.has(*at))
+                {
                     if never {
                         fits &= self.violations.is_some();
                         unknown.add(name);
@@ -597,7 +745,9 @@ impl<'a, 'e> Evaluation<'a, 'e> {
                 }
                 if unknown.count > 0 {
                     fits = false;
-                    self.report(place, || suggest::unknown(&unknown.names, unknown.count, &[]));
+                    self.report(place, || {
+                        suggest::unknown(&unknown.names, unknown.count, &[])
+                    });
                 }
             }
             _ => {}
@@ -607,10 +757,19 @@ impl<'a, 'e> Evaluation<'a, 'e> {
 }
 
 /// Notes a violation, if there is a list for them. Returns whether it has room for more.
-fn note(violations: &mut Option<Vec<Violation>>, place: &Place<'_>, detail: impl FnOnce() -> String) -> bool {
-    let Some(violations) = violations else { return false };
+fn note(
+    violations: &mut Option<Vec<Violation>>,
+    place: &Place<'_>,
+    detail: impl FnOnce() -> String,
+) -> bool {
+    let Some(violations) = violations else {
+        return false;
+    };
     if violations.len() < MAX_VIOLATIONS {
-        violations.push(Violation { pointer: place.pointer(), detail: detail() });
+        violations.push(Violation {
+            pointer: place.pointer(),
+            detail: detail(),
+        });
     }
     violations.len() < MAX_VIOLATIONS
 }
@@ -641,7 +800,9 @@ fn ies(count: u64) -> &'static str {
 }
 
 fn wrong_type(node: &Node) -> String {
-    let names: Vec<String> = type_names(node.types).map(|name| format!("\"{name}\"")).collect();
+    let names: Vec<String> = type_names(node.types)
+        .map(|name| format!("\"{name}\""))
+        .collect();
     match names.as_slice() {
         [one] => format!("the value is not of type {one}"),
         all => format!("the value is not of types {}", all.join(", ")),
@@ -653,11 +814,18 @@ fn not_one_of(all: &[Value]) -> String {
     let texts: Vec<String> = all.iter().take(NAMED).map(shown).collect();
     let (last, first) = match texts.split_last() {
         Some(split) if all.len() <= NAMED => (split.0.clone(), split.1),
-        Some(_) => (format!("{} other candidates", all.len() - (NAMED - 1)), &texts[..NAMED - 1]),
+        Some(_) => (
+            format!("{} other candidates", all.len() - (NAMED - 1)),
+            &texts[..NAMED - 1],
+        ),
         None => (String::new(), &texts[..]),
     };
     let first = first.join(", ");
-    let joined = if first.is_empty() { last } else { format!("{first} or {last}") };
+    let joined = if first.is_empty() {
+        last
+    } else {
+        format!("{first} or {last}")
+    };
     format!("the value is not one of {joined}")
 }
 

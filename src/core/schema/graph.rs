@@ -1,8 +1,8 @@
 //! A schema as a graph: its subschemas, how they reach each other, and its unfolded size.
 //!
-//! Validation is exponential in the worst case: `anyOf` of four references, fourteen levels deep, is 268 million steps
-//! for one number, in less than 1 KiB. So a schema is bounded when it is read; what the check of one document may cost
-//! is in `effort.rs`.
+//! Validation is exponential in the worst case: `anyOf` of four references, fourteen levels deep,
+//! is 268 million steps for one number, in less than 1 KiB. So a schema is bounded when it is read;
+//! what the check of one document may cost is in `effort.rs`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,10 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use super::pattern::Pattern;
-use super::rules::{Choice, EVERY, Foreign, NumberRules, Patterns, TextRules, Types, limit, metaschema, texts, types};
+use super::rules::{
+    Choice, EVERY, Foreign, NumberRules, Patterns, TextRules, Types, limit, metaschema, texts,
+    types,
+};
 use crate::text;
 
 /// Limit of subschemas that all paths through a schema reach, each path counted separately.
@@ -28,7 +31,8 @@ pub(super) struct Graph {
 
 /// One subschema. Others are named by their place in the list of all.
 pub(super) struct Node {
-    /// Whether it has nothing but types and rules for texts, numbers, arrays and objects, without `unevaluated*`.
+    /// Whether it has nothing but types and rules for texts, numbers, arrays and objects, without
+    /// `unevaluated*`.
     pub(super) simple: bool,
     /// Whether it is `false`.
     pub(super) never: bool,
@@ -96,7 +100,8 @@ pub(super) struct ObjectRules {
     pub(super) needed_units: u64,
 }
 
-/// Returns the units for looking up names in a large object. Comparisons of long names cost as much as reading them.
+/// Returns the units for looking up names in a large object. Comparisons of long names cost as much
+/// as reading them.
 fn looking_up<'a>(names: impl Iterator<Item = &'a str>) -> u64 {
     names.map(|name| 1 + name.len() as u64 / 4).sum()
 }
@@ -108,9 +113,16 @@ impl ObjectRules {
         /// In a list that is not longer, each is compared.
         const FEW: usize = 12;
         if self.properties.len() <= FEW {
-            return self.properties.iter().find(|(known, _)| **known == *name).map(|(_, at)| *at);
+            return self
+                .properties
+                .iter()
+                .find(|(known, _)| **known == *name)
+                .map(|(_, at)| *at);
         }
-        let found = self.properties.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
+        let found = self
+            .properties
+            .binary_search_by(|(known, _)| (**known).cmp(name))
+            .ok()?;
         Some(self.properties[found].1)
     }
 }
@@ -136,28 +148,60 @@ impl Node {
     /// Subschemas that look at the same value.
     fn same(&self) -> impl Iterator<Item = usize> + '_ {
         self.same.iter().flat_map(|same| {
-            let lists = same.all.iter().chain(same.any.iter().flatten()).chain(same.one.iter().flatten());
-            let named = same.dependent.iter().map(|(_, at)| at).chain(same.not.iter().map(|(at, _)| at));
-            lists.chain(named).chain(&same.condition).chain(&same.then).chain(&same.otherwise).copied()
+            let lists = same
+                .all
+                .iter()
+                .chain(same.any.iter().flatten())
+                .chain(same.one.iter().flatten());
+            let named = same
+                .dependent
+                .iter()
+                .map(|(_, at)| at)
+                .chain(same.not.iter().map(|(at, _)| at));
+            lists
+                .chain(named)
+                .chain(&same.condition)
+                .chain(&same.then)
+                .chain(&same.otherwise)
+                .copied()
         })
     }
 
     /// Subschemas of members and elements.
     fn children(&self) -> impl Iterator<Item = usize> + '_ {
         let object = self.object.iter().flat_map(|object| {
-            let named = object.properties.iter().map(|(_, at)| at).chain(object.patterns.iter().map(|(_, at)| at));
-            named.chain(&object.additional).chain(&object.names).chain(&object.unevaluated).copied()
+            let named = object
+                .properties
+                .iter()
+                .map(|(_, at)| at)
+                .chain(object.patterns.iter().map(|(_, at)| at));
+            named
+                .chain(&object.additional)
+                .chain(&object.names)
+                .chain(&object.unevaluated)
+                .copied()
         });
         let array = self.array.iter().flat_map(|array| {
-            array.prefix.iter().chain(&array.items).chain(&array.contains).chain(&array.unevaluated).copied()
+            array
+                .prefix
+                .iter()
+                .chain(&array.items)
+                .chain(&array.contains)
+                .chain(&array.unevaluated)
+                .copied()
         });
         object.chain(array)
     }
 
     /// Whether it has to know what the subschemas for the same value have looked at.
     fn looks_again(&self) -> bool {
-        self.object.as_ref().is_some_and(|object| object.unevaluated.is_some())
-            || self.array.as_ref().is_some_and(|array| array.unevaluated.is_some())
+        self.object
+            .as_ref()
+            .is_some_and(|object| object.unevaluated.is_some())
+            || self
+                .array
+                .as_ref()
+                .is_some_and(|array| array.unevaluated.is_some())
     }
 }
 
@@ -182,8 +226,8 @@ impl Graph {
     /// Reads a schema.
     ///
     /// # Errors
-    /// Why it is refused: its unfolded size is over the limit, it refers to itself without a step into the document, or
-    /// it has a reference that cannot be followed here.
+    /// Why it is refused: its unfolded size is over the limit, it refers to itself without a step
+    /// into the document, or it has a reference that cannot be followed here.
     pub(super) fn read(root: &Value) -> Result<Read<'_>, String> {
         let mut reader = Reader {
             root,
@@ -196,14 +240,19 @@ impl Graph {
         };
         reader.node(root);
         while let Some((at, schema)) = reader.queue.pop() {
-            reader.fill(at, schema).map_err(|why| match place(root, schema) {
-                Some(place) if !place.is_empty() => format!("at {place}: {why}"),
-                _ => why,
-            })?;
+            reader
+                .fill(at, schema)
+                .map_err(|why| match place(root, schema) {
+                    Some(place) if !place.is_empty() => format!("at {place}: {why}"),
+                    _ => why,
+                })?;
         }
-        let graph = Self { nodes: reader.nodes };
+        let graph = Self {
+            nodes: reader.nodes,
+        };
         let mut visited = vec![VisitState::New; graph.nodes.len()];
-        // Every subschema is the start of a chain, so that those behind a step into the document are looked at too.
+        // Every subschema is the start of a chain, so that those behind a step into the document
+        // are looked at too.
         for start in 0..graph.nodes.len() {
             graph.acyclic(start, &mut visited, 0)?;
         }
@@ -213,13 +262,23 @@ impl Graph {
                 "the schema unfolds to more than {MAX_UNFOLDED} subschemas; use fewer alternatives or references"
             ));
         }
-        Ok(Read { graph, patterns: reader.patterns, schemas: reader.schemas, places: reader.known })
+        Ok(Read {
+            graph,
+            patterns: reader.patterns,
+            schemas: reader.schemas,
+            places: reader.known,
+        })
     }
 
-    /// Refuses references that go round without a step into the document: checking them would never end.
+    /// Refuses references that go round without a step into the document: checking them would never
+    /// end.
     fn acyclic(&self, at: usize, state: &mut [VisitState], depth: usize) -> Result<(), String> {
         match state[at] {
-            VisitState::Open => return Err("the schema refers to itself without a step into the document".to_owned()),
+            VisitState::Open => {
+                return Err(
+                    "the schema refers to itself without a step into the document".to_owned(),
+                );
+            }
             VisitState::Known(_) => return Ok(()),
             VisitState::New => {}
         }
@@ -256,12 +315,13 @@ pub(super) fn place(root: &Value, wanted: &Value) -> Option<String> {
         return Some(String::new());
     }
     match root {
-        Value::Object(members) => members
+        Value::Object(members) => members.iter().find_map(|(name, member)| {
+            place(member, wanted).map(|rest| format!("/{}{rest}", pointer_step(name)))
+        }),
+        Value::Array(items) => items
             .iter()
-            .find_map(|(name, member)| place(member, wanted).map(|rest| format!("/{}{rest}", pointer_step(name)))),
-        Value::Array(items) => {
-            items.iter().enumerate().find_map(|(at, item)| place(item, wanted).map(|rest| format!("/{at}{rest}")))
-        }
+            .enumerate()
+            .find_map(|(at, item)| place(item, wanted).map(|rest| format!("/{at}{rest}"))),
         _ => None,
     }
 }
@@ -298,7 +358,9 @@ pub(super) fn pointer_step(name: &str) -> String {
 
 fn too_deep(depth: usize) -> Result<(), String> {
     if depth > MAX_DEPTH {
-        return Err(format!("the schema is nested more than {MAX_DEPTH} subschemas deep"));
+        return Err(format!(
+            "the schema is nested more than {MAX_DEPTH} subschemas deep"
+        ));
     }
     Ok(())
 }
@@ -345,13 +407,18 @@ impl<'a> Reader<'a> {
             _ => return Err("a schema is an object, true or false".to_owned()),
         };
         if at != 0 && object.get("$id").is_some_and(Value::is_string) {
-            return Err("the schema has an \"$id\" below its root; write references as \"#/$defs/name\"".to_owned());
+            return Err(
+                "the schema has an \"$id\" below its root; write references as \"#/$defs/name\""
+                    .to_owned(),
+            );
         }
         let mut node = Node::anything();
         if let Some(rule) = object.get("type") {
             node.types = types(rule).ok_or("\"type\" names no type of JSON")?;
         }
-        node.constant = object.get("const").map(|value| Box::new(Choice::new(vec![value.clone()])));
+        node.constant = object
+            .get("const")
+            .map(|value| Box::new(Choice::new(vec![value.clone()])));
         node.choice = match object.get("enum") {
             None => None,
             Some(Value::Array(all)) => Some(Box::new(Choice::new(all.clone()))),
@@ -363,7 +430,8 @@ impl<'a> Reader<'a> {
         node.object = self.object(object)?.map(Box::new);
         self.same(object, &mut node)?;
         let values = node.constant.is_some() || node.choice.is_some();
-        node.simple = !values && node.same.is_none() && node.metaschema.is_none() && !node.looks_again();
+        node.simple =
+            !values && node.same.is_none() && node.metaschema.is_none() && !node.looks_again();
         self.nodes[at] = node;
         Ok(())
     }
@@ -372,8 +440,12 @@ impl<'a> Reader<'a> {
     fn same(&mut self, object: &'a Map<String, Value>, node: &mut Node) -> Result<(), String> {
         let mut same = SameRules::default();
         for keyword in ["$ref", "$dynamicRef"] {
-            let Some(reference) = object.get(keyword) else { continue };
-            let reference = reference.as_str().ok_or_else(|| format!("\"{keyword}\" is not a text"))?;
+            let Some(reference) = object.get(keyword) else {
+                continue;
+            };
+            let reference = reference
+                .as_str()
+                .ok_or_else(|| format!("\"{keyword}\" is not a text"))?;
             if METASCHEMAS.iter().any(|start| reference.starts_with(start)) {
                 node.metaschema = Some(metaschema(reference)?);
                 continue;
@@ -381,10 +453,13 @@ impl<'a> Reader<'a> {
             let target = self.target(reference)?;
             same.all.push(self.node(target));
         }
-        same.all.extend(self.list(object, "allOf")?.into_iter().flatten());
+        same.all
+            .extend(self.list(object, "allOf")?.into_iter().flatten());
         same.any = self.list(object, "anyOf")?;
         same.one = self.list(object, "oneOf")?;
-        same.not = object.get("not").map(|inner| (self.node(inner), shown(inner)));
+        same.not = object
+            .get("not")
+            .map(|inner| (self.node(inner), shown(inner)));
         same.condition = self.one(object, "if");
         same.then = self.one(object, "then");
         same.otherwise = self.one(object, "else");
@@ -395,16 +470,34 @@ impl<'a> Reader<'a> {
             same.dependent.push((name.clone(), self.node(inner)));
         }
         same.dependent_units = looking_up(same.dependent.iter().map(|(name, _)| name.as_str()));
-        let SameRules { all, any, one, not, condition, then, otherwise, dependent, .. } = &same;
+        let SameRules {
+            all,
+            any,
+            one,
+            not,
+            condition,
+            then,
+            otherwise,
+            dependent,
+            ..
+        } = &same;
         let single = condition.is_some() || then.is_some() || otherwise.is_some() || not.is_some();
-        let used = single || any.is_some() || one.is_some() || !all.is_empty() || !dependent.is_empty();
+        let used =
+            single || any.is_some() || one.is_some() || !all.is_empty() || !dependent.is_empty();
         node.same = used.then(|| Box::new(same));
         Ok(())
     }
 
     fn array(&mut self, object: &'a Map<String, Value>) -> Result<Option<ArrayRules>, String> {
-        const KEYWORDS: [&str; 7] =
-            ["prefixItems", "items", "contains", "minItems", "maxItems", "uniqueItems", "unevaluatedItems"];
+        const KEYWORDS: [&str; 7] = [
+            "prefixItems",
+            "items",
+            "contains",
+            "minItems",
+            "maxItems",
+            "uniqueItems",
+            "unevaluatedItems",
+        ];
         if !KEYWORDS.iter().any(|keyword| object.contains_key(*keyword)) {
             return Ok(None);
         }
@@ -447,20 +540,31 @@ impl<'a> Reader<'a> {
             ..ObjectRules::default()
         };
         for (name, inner) in named(object, "properties")? {
-            rules.properties.push((name.as_str().into(), self.node(inner)));
+            rules
+                .properties
+                .push((name.as_str().into(), self.node(inner)));
         }
         rules.properties.sort_unstable();
         for (pattern, inner) in named(object, "patternProperties")? {
-            rules.patterns.push((self.patterns.read(pattern)?, self.node(inner)));
+            rules
+                .patterns
+                .push((self.patterns.read(pattern)?, self.node(inner)));
         }
         for (name, inner) in named(object, "dependentRequired")? {
-            rules.dependent.push((name.clone(), texts(Some(inner), "dependentRequired")?));
+            rules
+                .dependent
+                .push((name.clone(), texts(Some(inner), "dependentRequired")?));
         }
         for (name, inner) in named(object, "dependencies")?.filter(|(_, inner)| inner.is_array()) {
-            rules.dependent.push((name.clone(), texts(Some(inner), "dependencies")?));
+            rules
+                .dependent
+                .push((name.clone(), texts(Some(inner), "dependencies")?));
         }
         rules.name_units = looking_up(rules.properties.iter().map(|(name, _)| &**name));
-        let needed = rules.required.iter().chain(rules.dependent.iter().map(|(name, _)| name));
+        let needed = rules
+            .required
+            .iter()
+            .chain(rules.dependent.iter().map(|(name, _)| name));
         rules.needed_units = looking_up(needed.map(String::as_str));
         Ok(Some(rules))
     }
@@ -469,7 +573,11 @@ impl<'a> Reader<'a> {
         object.get(keyword).map(|inner| self.node(inner))
     }
 
-    fn list(&mut self, object: &'a Map<String, Value>, keyword: &str) -> Result<Option<Vec<usize>>, String> {
+    fn list(
+        &mut self,
+        object: &'a Map<String, Value>,
+        keyword: &str,
+    ) -> Result<Option<Vec<usize>>, String> {
         match object.get(keyword) {
             None => Ok(None),
             Some(Value::Array(all)) => Ok(Some(all.iter().map(|inner| self.node(inner)).collect())),
@@ -478,13 +586,18 @@ impl<'a> Reader<'a> {
     }
 
     fn target(&mut self, reference: &str) -> Result<&'a Value, String> {
-        let own = self.root.get("$id").and_then(Value::as_str).map(|id| id.trim_end_matches('#')).unwrap_or_default();
+        let own = self
+            .root
+            .get("$id")
+            .and_then(Value::as_str)
+            .map(|id| id.trim_end_matches('#'))
+            .unwrap_or_default();
         let fragment = reference.strip_prefix(own).unwrap_or(reference);
         let found = match fragment.strip_prefix('#') {
             Some("") => Some(self.root),
-            Some(pointer) if pointer.starts_with('/') => {
-                self.root.pointer(&percent_decode_str(pointer).decode_utf8_lossy())
-            }
+            Some(pointer) if pointer.starts_with('/') => self
+                .root
+                .pointer(&percent_decode_str(pointer).decode_utf8_lossy()),
             Some(anchor) => self.anchor(anchor),
             None if fragment.is_empty() => Some(self.root),
             None => None,
@@ -505,8 +618,14 @@ impl<'a> Reader<'a> {
 /// Finds the subschemas that have a name of their own.
 fn anchors(root: &Value) -> HashMap<&str, &Value> {
     /// Keywords with named subschemas: the names are no keywords.
-    const NAMED: [&str; 6] =
-        ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
+    const NAMED: [&str; 6] = [
+        "properties",
+        "patternProperties",
+        "$defs",
+        "definitions",
+        "dependentSchemas",
+        "dependencies",
+    ];
     /// Keywords with values, which are no schemas.
     const VALUES: [&str; 4] = ["enum", "const", "default", "examples"];
     let (mut found, mut queue) = (HashMap::new(), vec![root]);
@@ -518,9 +637,14 @@ fn anchors(root: &Value) -> HashMap<&str, &Value> {
                         found.insert(name, value);
                     }
                 }
-                for (keyword, inner) in object.iter().filter(|(keyword, _)| !VALUES.contains(&keyword.as_str())) {
+                for (keyword, inner) in object
+                    .iter()
+                    .filter(|(keyword, _)| !VALUES.contains(&keyword.as_str()))
+                {
                     match inner {
-                        Value::Object(named) if NAMED.contains(&keyword.as_str()) => queue.extend(named.values()),
+                        Value::Object(named) if NAMED.contains(&keyword.as_str()) => {
+                            queue.extend(named.values())
+                        }
                         inner => queue.push(inner),
                     }
                 }
@@ -569,8 +693,14 @@ mod tests {
     fn towers_of_alternatives_are_refused() {
         for keyword in ["anyOf", "oneOf", "allOf", "prefixItems"] {
             assert!(tower(keyword, 4, 14).to_string().len() < 3 << 10);
-            assert!(refused(&tower(keyword, 4, 14)).contains("unfolds to more than 100000"), "{keyword}");
-            assert!(refused(&tower(keyword, 4, 200)).contains("unfolds"), "saturates: {keyword}");
+            assert!(
+                refused(&tower(keyword, 4, 14)).contains("unfolds to more than 100000"),
+                "{keyword}"
+            );
+            assert!(
+                refused(&tower(keyword, 4, 200)).contains("unfolds"),
+                "saturates: {keyword}"
+            );
             assert!(Graph::read(&tower(keyword, 4, 6)).is_ok(), "{keyword}");
         }
     }
@@ -593,14 +723,24 @@ mod tests {
             json!({"$ref": "#"}),
             json!({"properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"anyOf": [{"$ref": "#/$defs/x"}, true]}}}),
         ] {
-            assert!(refused(&schema).contains("refers to itself without a step"), "{schema}");
+            assert!(
+                refused(&schema).contains("refers to itself without a step"),
+                "{schema}"
+            );
         }
         assert!(Graph::read(&json!({"properties": {"next": {"$ref": "#"}}})).is_ok());
     }
 
     #[test]
     fn references_are_followed_or_refused() {
-        for reference in ["#", "#/$defs/a%20b", "#/$defs/a~1b", "#here", "x.json#/$defs/a%20b", "x.json"] {
+        for reference in [
+            "#",
+            "#/$defs/a%20b",
+            "#/$defs/a~1b",
+            "#here",
+            "x.json#/$defs/a%20b",
+            "x.json",
+        ] {
             let schema = json!({"$id": "x.json", "properties": {"p": {"$ref": reference}},
                 "$defs": {"a b": {"type": "string"}, "a/b": true, "c": {"$anchor": "here"}}});
             assert!(Graph::read(&schema).is_ok(), "{reference}");
@@ -608,21 +748,37 @@ mod tests {
         let named = json!({"$ref": "#here", "properties": {"enum": {"$anchor": "here", "type": "null"}},
             "enum": [{"$anchor": "here"}], "const": {"$anchor": "here"}});
         let read = Graph::read(&named).unwrap();
-        assert_eq!(read.graph.nodes[0].same.as_ref().unwrap().all, [read.node(&named["properties"]["enum"]).unwrap()]);
-        assert!(refused(&json!({"$ref": "#/$defs/none"})).contains("\"#/$defs/none\" cannot be followed"));
+        assert_eq!(
+            read.graph.nodes[0].same.as_ref().unwrap().all,
+            [read.node(&named["properties"]["enum"]).unwrap()]
+        );
+        assert!(
+            refused(&json!({"$ref": "#/$defs/none"}))
+                .contains("\"#/$defs/none\" cannot be followed")
+        );
         assert!(refused(&json!({"$ref": "other.json"})).contains("cannot be followed"));
-        assert!(refused(&json!({"properties": {"a": {"$id": "y", "$ref": "#/x"}}})).contains("\"$id\" below its root"));
+        assert!(
+            refused(&json!({"properties": {"a": {"$id": "y", "$ref": "#/x"}}}))
+                .contains("\"$id\" below its root")
+        );
         assert!(Graph::read(&json!({"properties": {"$id": {"type": "string"}}})).is_ok());
-        assert!(Graph::read(&json!({"$ref": "https://json-schema.org/draft/2020-12/schema"})).is_ok());
+        assert!(
+            Graph::read(&json!({"$ref": "https://json-schema.org/draft/2020-12/schema"})).is_ok()
+        );
     }
 
     #[test]
     fn long_chains_are_refused() {
         let mut defs = Map::new();
         for level in 0..5000 {
-            defs.insert(format!("d{level}"), json!({"$ref": format!("#/$defs/d{}", level + 1)}));
+            defs.insert(
+                format!("d{level}"),
+                json!({"$ref": format!("#/$defs/d{}", level + 1)}),
+            );
         }
         defs.insert("d5000".into(), json!(true));
-        assert!(refused(&json!({"$ref": "#/$defs/d0", "$defs": defs})).contains("nested more than 512"));
+        assert!(
+            refused(&json!({"$ref": "#/$defs/d0", "$defs": defs})).contains("nested more than 512")
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! Regular expressions of schemas: linear in the text, and interrupted when the check has to end.
 //!
-//! A pattern is a lazily built DFA that this file walks byte by byte, so that it can pay for each step: a step to a state
-//! that is known is cheap, a new one costs as much as the pattern is large. Look-around and back-references, which need
-//! backtracking, are refused.
+//! A pattern is a lazily built DFA that this file walks byte by byte, so that it can pay for each
+//! step: a step to a state that is known is cheap, a new one costs as much as the pattern is large.
+//! Look-around and back-references, which need backtracking, are refused.
 
 use std::error::Error as _;
 use std::fmt::Write as _;
@@ -45,7 +45,12 @@ impl Pattern {
     /// # Errors
     /// Why it cannot be used.
     pub(super) fn new(source: &str) -> Result<Self, String> {
-        let refuse = |why: &str| format!("the pattern \"{}\" cannot be used: {why}", text::escaped(source, 80));
+        let refuse = |why: &str| {
+            format!(
+                "the pattern \"{}\" cannot be used: {why}",
+                text::escaped(source, 80)
+            )
+        };
         if source.len() > MAX_BYTES {
             return Err(refuse(&format!("it is longer than {MAX_BYTES} bytes")));
         }
@@ -57,7 +62,11 @@ impl Pattern {
                     .which_captures(WhichCaptures::None)
                     .nfa_size_limit(Some(MAX_AUTOMATON)),
             )
-            .configure(Config::new().cache_capacity(MAX_REMEMBERED).skip_cache_capacity_check(true))
+            .configure(
+                Config::new()
+                    .cache_capacity(MAX_REMEMBERED)
+                    .skip_cache_capacity_check(true),
+            )
             .build(&rust_syntax(source).map_err(|why| refuse(&why))?);
         let automaton = built.map_err(|error| {
             let mut cause = error.to_string();
@@ -67,12 +76,23 @@ impl Pattern {
                 source = inner.source();
             }
             // The reason is the last line, below a picture of the place.
-            refuse(cause.lines().last().unwrap_or_default().trim_start_matches("error: "))
+            refuse(
+                cause
+                    .lines()
+                    .last()
+                    .unwrap_or_default()
+                    .trim_start_matches("error: "),
+            )
         })?;
         let new_state = 16 + (automaton.get_nfa().states().len() / STATES_PER_UNIT) as u64;
         let made = automaton.clone();
         let caches = Pool::new(Box::new(move || made.create_cache()) as MakeCache);
-        Ok(Self { source: source.to_owned(), automaton, new_state, caches })
+        Ok(Self {
+            source: source.to_owned(),
+            automaton,
+            new_state,
+            caches,
+        })
     }
 
     /// Returns the pattern as it was written.
@@ -90,13 +110,22 @@ impl Pattern {
         self.walk(text, &mut self.caches.get(), effort)
     }
 
-    fn walk(&self, text: &str, cache: &mut Cache, effort: &mut Effort<'_>) -> Result<bool, Unfinished> {
+    fn walk(
+        &self,
+        text: &str,
+        cache: &mut Cache,
+        effort: &mut Effort<'_>,
+    ) -> Result<bool, Unfinished> {
         // A walk that begins anew whenever its memory is full never gives up.
         let given_up = |_| Unfinished::TooMuch;
-        // A start that is not known yet costs as much as another state; that of a small automaton is soon known.
+        // A start that is not known yet costs as much as another state; that of a small automaton
+        // is soon known.
         effort.spend(self.new_state / 8)?;
         let input = Input::new(text);
-        let mut at = self.automaton.start_state_forward(cache, &input).map_err(|_| Unfinished::TooMuch)?;
+        let mut at = self
+            .automaton
+            .start_state_forward(cache, &input)
+            .map_err(|_| Unfinished::TooMuch)?;
         if at.is_dead() {
             return Ok(false);
         }
@@ -107,7 +136,10 @@ impl Pattern {
                 if next.is_tagged() {
                     if next.is_unknown() {
                         effort.spend(self.new_state)?;
-                        next = self.automaton.next_state(cache, at, *byte).map_err(given_up)?;
+                        next = self
+                            .automaton
+                            .next_state(cache, at, *byte)
+                            .map_err(given_up)?;
                     }
                     if next.is_match() {
                         return Ok(true);
@@ -126,22 +158,27 @@ impl Pattern {
 }
 
 /// White space of ECMA-262 (`\s`), as part of a class.
-const SPACE: &str = r"\t-\r \x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}";
+const SPACE: &str =
+    r"\t-\r \x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}";
 const DIGIT: &str = "0-9";
 const WORD: &str = "0-9A-Za-z_";
-/// `.` of ECMA-262: everything but the ends of lines. (Of the flags, `s` does not change it: a schema has none.)
+/// `.` of ECMA-262: everything but the ends of lines. (Of the flags, `s` does not change it: a
+/// schema has none.)
 const ANY: &str = r"[^\n\r\x{2028}\x{2029}]";
 
 /// Rewrites a pattern of ECMA-262 in the syntax of the engine.
 ///
-/// `\d`, `\w`, `\s` and `\b` are about ASCII and the white space of ECMA-262, and the operators that only the engine
-/// knows inside a class stand for themselves.
+/// `\d`, `\w`, `\s` and `\b` are about ASCII and the white space of ECMA-262, and the operators
+/// that only the engine knows inside a class stand for themselves.
 fn rust_syntax(pattern: &str) -> Result<String, String> {
     let mut out = String::with_capacity(pattern.len() + 16);
     let mut class: Option<Class> = None;
     let mut chars = pattern.chars().peekable();
     // A class that ignores case is read character by character, and there are a million.
-    let wide = !pattern.is_ascii() || ["\\u", "\\x{", "\\p", "\\P"].iter().any(|wide| pattern.contains(wide));
+    let wide = !pattern.is_ascii()
+        || ["\\u", "\\x{", "\\p", "\\P"]
+            .iter()
+            .any(|wide| pattern.contains(wide));
     while let Some(c) = chars.next() {
         if c == '\\' {
             let escaped = chars.next().ok_or("it ends with a backslash")?;
@@ -152,7 +189,11 @@ fn rust_syntax(pattern: &str) -> Result<String, String> {
                 _ => None,
             };
             if let Some(set) = set {
-                let not = if escaped.is_ascii_uppercase() { "^" } else { "" };
+                let not = if escaped.is_ascii_uppercase() {
+                    "^"
+                } else {
+                    ""
+                };
                 let _ = write!(out, "[{not}{set}]");
                 if let Some(class) = &mut class {
                     class.set();
@@ -165,11 +206,18 @@ fn rust_syntax(pattern: &str) -> Result<String, String> {
                     let _ = write!(out, "(?-u:\\{escaped})");
                 }
                 ('c', _) => {
-                    let letter = chars.next().filter(char::is_ascii_alphabetic).ok_or("\\c is without a letter")?;
+                    let letter = chars
+                        .next()
+                        .filter(char::is_ascii_alphabetic)
+                        .ok_or("\\c is without a letter")?;
                     let _ = write!(out, "\\x{:02x}", u32::from(letter) % 32);
                 }
-                ('0', _) if !chars.peek().is_some_and(char::is_ascii_digit) => out.push_str("\\x00"),
-                ('a' | 'A' | 'z' | 'Z' | '<' | '>', _) => return Err(format!("\\{escaped} is not known")),
+                ('0', _) if !chars.peek().is_some_and(char::is_ascii_digit) => {
+                    out.push_str("\\x00")
+                }
+                ('a' | 'A' | 'z' | 'Z' | '<' | '>', _) => {
+                    return Err(format!("\\{escaped} is not known"));
+                }
                 _ => out.extend(['\\', escaped]),
             }
             if let Some(class) = &mut class {
@@ -245,7 +293,11 @@ impl Class {
     }
 
     fn atom(&mut self) {
-        *self = if *self == Self::RangeEnd { Self::Start } else { Self::Atom };
+        *self = if *self == Self::RangeEnd {
+            Self::Start
+        } else {
+            Self::Atom
+        };
     }
 
     fn set(&mut self) {
@@ -253,7 +305,11 @@ impl Class {
     }
 
     fn hyphen(&mut self) {
-        *self = if *self == Self::Start { Self::Atom } else { Self::Start };
+        *self = if *self == Self::Start {
+            Self::Atom
+        } else {
+            Self::Start
+        };
     }
 }
 
@@ -262,7 +318,10 @@ mod tests {
     use super::*;
 
     fn matches(pattern: &str, text: &str) -> bool {
-        Pattern::new(pattern).unwrap().is_match(text, &mut Effort::light()).unwrap()
+        Pattern::new(pattern)
+            .unwrap()
+            .is_match(text, &mut Effort::light())
+            .unwrap()
     }
 
     #[test]
@@ -296,7 +355,10 @@ mod tests {
             ("^(a|b)*$", "abab", "abc"),
         ] {
             assert!(matches(pattern, yes), "{pattern} {yes:?}");
-            assert!(no.starts_with("\0imp") || !matches(pattern, no), "{pattern} {no:?}");
+            assert!(
+                no.starts_with("\0imp") || !matches(pattern, no),
+                "{pattern} {no:?}"
+            );
         }
         assert!(!matches("[]", "a") && !matches(r"^a$", "a\n"));
     }
@@ -315,23 +377,39 @@ mod tests {
             ("(\u{3b1}|[^b]{1,999}){200}", "limit"),
         ] {
             let told = Pattern::new(pattern).err().unwrap();
-            assert!(told.contains(why) && told.contains("cannot be used"), "{pattern}: {told}");
+            assert!(
+                told.contains(why) && told.contains("cannot be used"),
+                "{pattern}: {told}"
+            );
         }
-        assert!(Pattern::new(&"a".repeat(MAX_BYTES + 1)).err().unwrap().contains("longer than"));
+        assert!(
+            Pattern::new(&"a".repeat(MAX_BYTES + 1))
+                .err()
+                .unwrap()
+                .contains("longer than")
+        );
     }
 
     #[test]
     fn a_walk_ends_when_it_should() {
         let pattern = Pattern::new(r"(\w|[a-c]x|\d)[^b]{1,60}$|q").unwrap();
-        let text: String = (0..800_000_u32).map(|n| char::from(b'c' + (n.wrapping_mul(n) >> 7) as u8 % 20)).collect();
+        let text: String = (0..800_000_u32)
+            .map(|n| char::from(b'c' + (n.wrapping_mul(n) >> 7) as u8 % 20))
+            .collect();
         let text = text.replace('q', "b");
-        assert_eq!(pattern.is_match(&text, &mut Effort::light()), Err(Unfinished::TooMuch));
+        assert_eq!(
+            pattern.is_match(&text, &mut Effort::light()),
+            Err(Unfinished::TooMuch)
+        );
         let looks = std::cell::Cell::new(0);
         let stop = || {
             looks.set(looks.get() + 1);
             looks.get() > 3
         };
-        assert_eq!(pattern.is_match(&text, &mut Effort::full(&stop)), Err(Unfinished::Stopped));
+        assert_eq!(
+            pattern.is_match(&text, &mut Effort::full(&stop)),
+            Err(Unfinished::Stopped)
+        );
         let end = pattern.is_match(&text, &mut Effort::full(&|| false));
         assert!(matches!(end, Ok(_) | Err(Unfinished::TooMuch)));
         // Afterwards it is as good as new.
@@ -340,7 +418,9 @@ mod tests {
 
     #[test]
     fn hostile_patterns_are_read_in_time_that_is_linear() {
-        for piece in [r"\d", r"\s", r"\cA", r"[\s]", r"\b", r"[a-\-]", "[]", "[^]", "(?<a>", "-", "[--]"] {
+        for piece in [
+            r"\d", r"\s", r"\cA", r"[\s]", r"\b", r"[a-\-]", "[]", "[^]", "(?<a>", "-", "[--]",
+        ] {
             let pattern = piece.repeat(MAX_BYTES / piece.len());
             let out = rust_syntax(&pattern).unwrap();
             assert!(out.len() < MAX_BYTES * 70, "{piece}: {}", out.len());

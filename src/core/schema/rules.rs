@@ -38,9 +38,16 @@ const NAMES: [(&str, Types); 7] = [
 
 /// Reads `type`; `None` if it names no type of JSON.
 pub(super) fn types(rule: &Value) -> Option<Types> {
-    let one = |name: &Value| NAMES.iter().find(|(known, _)| name.as_str() == Some(known)).map(|(_, bits)| *bits);
+    let one = |name: &Value| {
+        NAMES
+            .iter()
+            .find(|(known, _)| name.as_str() == Some(known))
+            .map(|(_, bits)| *bits)
+    };
     match rule {
-        Value::Array(all) => all.iter().try_fold(0, |types, name| Some(types | one(name)?)),
+        Value::Array(all) => all
+            .iter()
+            .try_fold(0, |types, name| Some(types | one(name)?)),
         name => one(name),
     }
 }
@@ -50,7 +57,11 @@ pub(super) fn type_of(value: &Value) -> Types {
     match value {
         Value::Null => NULL,
         Value::Bool(_) => BOOLEAN,
-        Value::Number(number) if number.is_i64() || number.is_u64() || Numeric::of(number).is_integer() => INTEGER,
+        Value::Number(number)
+            if number.is_i64() || number.is_u64() || Numeric::of(number).is_integer() =>
+        {
+            INTEGER
+        }
         Value::Number(_) => NUMBER,
         Value::String(_) => STRING,
         Value::Array(_) => ARRAY,
@@ -62,16 +73,22 @@ pub(super) fn type_of(value: &Value) -> Types {
 pub(super) fn type_names(types: Types) -> impl Iterator<Item = &'static str> {
     NAMES
         .iter()
-        .filter(move |(_, bits)| types & bits == *bits && !(*bits == INTEGER && types & NUMBER != 0))
+        .filter(move |(_, bits)| {
+            types & bits == *bits && !(*bits == INTEGER && types & NUMBER != 0)
+        })
         .map(|(name, _)| *name)
 }
 
 /// Reads a limit: a whole number from 0.
 pub(super) fn limit(object: &Map<String, Value>, keyword: &str) -> Result<Option<u64>, String> {
-    let Some(rule) = object.get(keyword) else { return Ok(None) };
+    let Some(rule) = object.get(keyword) else {
+        return Ok(None);
+    };
     let whole = rule.as_number().map(Numeric::of);
     match whole {
-        Some(Numeric::Whole(whole)) if whole >= 0 => Ok(Some(u64::try_from(whole).unwrap_or(u64::MAX))),
+        Some(Numeric::Whole(whole)) if whole >= 0 => {
+            Ok(Some(u64::try_from(whole).unwrap_or(u64::MAX)))
+        }
         Some(Numeric::Float(large)) if large > 0.0 && large.fract() == 0.0 => Ok(Some(u64::MAX)),
         _ => Err(format!("\"{keyword}\" is not a whole number from 0")),
     }
@@ -79,8 +96,15 @@ pub(super) fn limit(object: &Map<String, Value>, keyword: &str) -> Result<Option
 
 /// Reads a list of texts.
 pub(super) fn texts(rule: Option<&Value>, keyword: &str) -> Result<Vec<String>, String> {
-    let Some(rule) = rule else { return Ok(Vec::new()) };
-    let read = || rule.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect::<Option<_>>();
+    let Some(rule) = rule else {
+        return Ok(Vec::new());
+    };
+    let read = || {
+        rule.as_array()?
+            .iter()
+            .map(|text| text.as_str().map(str::to_owned))
+            .collect::<Option<_>>()
+    };
     read().ok_or_else(|| format!("\"{keyword}\" is not a list of texts"))
 }
 
@@ -104,15 +128,18 @@ impl Patterns {
         let pattern = Arc::new(Pattern::new(source)?);
         self.automata += pattern.size();
         if self.automata > MAX_AUTOMATA {
-            return Err(format!("its patterns take more than {} MiB together", MAX_AUTOMATA >> 20));
+            return Err(format!(
+                "its patterns take more than {} MiB together",
+                MAX_AUTOMATA >> 20
+            ));
         }
         self.known.insert(source.to_owned(), Arc::clone(&pattern));
         Ok(pattern)
     }
 }
 
-/// One keyword that the crate `jsonschema` checks, on values whose work is known before: formats of texts, divisors of
-/// numbers, and schemas of schemas.
+/// One keyword that the crate `jsonschema` checks, on values whose work is known before: formats of
+/// texts, divisors of numbers, and schemas of schemas.
 pub(super) struct Foreign(jsonschema::Validator);
 
 impl Foreign {
@@ -177,7 +204,10 @@ static FORMATS: [Format; 17] = [
 
 impl Format {
     const fn new(name: &'static str) -> Self {
-        Self { name, made: OnceLock::new() }
+        Self {
+            name,
+            made: OnceLock::new(),
+        }
     }
 
     fn find(name: &str) -> Option<&'static Self> {
@@ -186,11 +216,17 @@ impl Format {
 
     /// Units for a text of this many bytes.
     fn units(&self, bytes: usize) -> u64 {
-        if self.name == "regex" { regex_units(bytes) } else { 8 + bytes as u64 }
+        if self.name == "regex" {
+            regex_units(bytes)
+        } else {
+            8 + bytes as u64
+        }
     }
 
     fn accepts(&self, value: &Value) -> bool {
-        let made = self.made.get_or_init(|| Foreign::new("format", &self.name.into()).ok());
+        let made = self
+            .made
+            .get_or_init(|| Foreign::new("format", &self.name.into()).ok());
         made.as_ref().is_none_or(|made| made.accepts(value))
     }
 }
@@ -217,7 +253,10 @@ impl TextRules {
     ///
     /// # Errors
     /// Why one of them cannot be used.
-    pub(super) fn read(object: &Map<String, Value>, patterns: &mut Patterns) -> Result<Option<Self>, String> {
+    pub(super) fn read(
+        object: &Map<String, Value>,
+        patterns: &mut Patterns,
+    ) -> Result<Option<Self>, String> {
         let text = |keyword: &str| match object.get(keyword) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -226,10 +265,15 @@ impl TextRules {
         let rules = Self {
             min: limit(object, "minLength")?,
             max: limit(object, "maxLength")?,
-            pattern: text("pattern")?.map(|source| patterns.read(source)).transpose()?,
+            pattern: text("pattern")?
+                .map(|source| patterns.read(source))
+                .transpose()?,
             format: text("format")?.and_then(|name| Format::find(name)),
         };
-        let none = rules.min.is_none() && rules.max.is_none() && rules.pattern.is_none() && rules.format.is_none();
+        let none = rules.min.is_none()
+            && rules.max.is_none()
+            && rules.pattern.is_none()
+            && rules.format.is_none();
         Ok((!none).then_some(rules))
     }
 
@@ -277,7 +321,8 @@ impl TextRules {
     }
 }
 
-/// Units for the check of a regular expression, which looks at the names of its groups again and again.
+/// Units for the check of a regular expression, which looks at the names of its groups again and
+/// again.
 const fn regex_units(bytes: usize) -> u64 {
     let bytes = bytes as u64;
     8 + bytes + bytes.saturating_mul(bytes) / 256
@@ -288,9 +333,10 @@ pub(super) fn metaschema_units(value: &Value) -> u64 {
     400 + match value {
         Value::String(text) => regex_units(text.len()),
         Value::Array(items) => items.iter().map(metaschema_units).sum(),
-        Value::Object(members) => {
-            members.iter().map(|(name, member)| regex_units(name.len()) + metaschema_units(member)).sum()
-        }
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, member)| regex_units(name.len()) + metaschema_units(member))
+            .sum(),
         _ => 0,
     }
 }
@@ -322,9 +368,15 @@ impl NumberRules {
     pub(super) fn read(object: &Map<String, Value>) -> Result<Option<Self>, String> {
         let mut rules = Self::default();
         for (keyword, bound) in BOUNDS {
-            let Some(rule) = object.get(keyword) else { continue };
-            let number = rule.as_number().ok_or_else(|| format!("\"{keyword}\" is not a number"))?;
-            rules.bounds.push((bound, Numeric::of(number), rule.clone()));
+            let Some(rule) = object.get(keyword) else {
+                continue;
+            };
+            let number = rule
+                .as_number()
+                .ok_or_else(|| format!("\"{keyword}\" is not a number"))?;
+            rules
+                .bounds
+                .push((bound, Numeric::of(number), rule.clone()));
         }
         if let Some(rule) = object.get("multipleOf") {
             let number = rule.as_number().map(Numeric::of);
@@ -363,12 +415,24 @@ const FEW: usize = 8;
 impl Choice {
     pub(super) fn new(all: Vec<Value>) -> Self {
         let texts = all.iter().filter_map(Value::as_str).map(str::to_owned);
-        let texts = if all.len() > FEW { texts.collect() } else { HashSet::new() };
-        let others = all.iter().filter(|value| texts.is_empty() || !value.is_string()).map(weight).sum();
+        let texts = if all.len() > FEW {
+            texts.collect()
+        } else {
+            HashSet::new()
+        };
+        let others = all
+            .iter()
+            .filter(|value| texts.is_empty() || !value.is_string())
+            .map(weight)
+            .sum();
         Self { all, texts, others }
     }
 
-    pub(super) fn accepts(&self, value: &Value, effort: &mut Effort<'_>) -> Result<bool, Unfinished> {
+    pub(super) fn accepts(
+        &self,
+        value: &Value,
+        effort: &mut Effort<'_>,
+    ) -> Result<bool, Unfinished> {
         if let Some(text) = value.as_str() {
             if !self.texts.is_empty() {
                 effort.spend(reading(text.len() * 4))?;
@@ -378,6 +442,9 @@ impl Choice {
             return Ok(self.all.iter().any(|known| known.as_str() == Some(text)));
         }
         effort.spend(self.others)?;
-        Ok(self.all.iter().any(|known| super::value::equal(known, value)))
+        Ok(self
+            .all
+            .iter()
+            .any(|known| super::value::equal(known, value)))
     }
 }

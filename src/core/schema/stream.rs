@@ -1,8 +1,9 @@
 //! Check of a JSON text while it is parsed, without building its value.
 //!
-//! It knows the part of JSON Schema that most outputs are described with: types, properties, items, limits of numbers
-//! and lists, lists of texts, rules for texts, and references into `$defs`. It only ever says that a text is valid. What
-//! it refuses, and every schema with something else in it, is for the evaluator, which also says why.
+//! It knows the part of JSON Schema that most outputs are described with: types, properties, items,
+//! limits of numbers and lists, lists of texts, rules for texts, and references into `$defs`. It
+//! only ever says that a text is valid. What it refuses, and every schema with something else in
+//! it, is for the evaluator, which also says why.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -11,7 +12,9 @@ use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::effort::Effort;
-use super::rules::{ARRAY, BOOLEAN, EVERY, INTEGER, NULL, NUMBER, OBJECT, Patterns, STRING, TextRules, Types, types};
+use super::rules::{
+    ARRAY, BOOLEAN, EVERY, INTEGER, NULL, NUMBER, OBJECT, Patterns, STRING, TextRules, Types, types,
+};
 
 /// Limit of nodes: a schema whose references unfold to more is for the evaluator.
 const MAX_NODES: usize = 4096;
@@ -91,7 +94,11 @@ impl Stream {
     ///
     /// `patterns` are those that were read already.
     pub(super) fn read(source: &Value, patterns: Patterns) -> Option<Self> {
-        let mut reader = Reader { root: source, nodes: 0, patterns };
+        let mut reader = Reader {
+            root: source,
+            nodes: 0,
+            patterns,
+        };
         reader.node(source, 0).map(Self)
     }
 
@@ -99,8 +106,14 @@ impl Stream {
     pub(super) fn accepts(&self, text: &[u8]) -> bool {
         let mut deserializer = serde_json::Deserializer::from_slice(text);
         let effort = RefCell::new(Effort::light());
-        let check = Check { node: &self.0, effort: &effort };
-        check.deserialize(&mut deserializer).and_then(|()| deserializer.end()).is_ok()
+        let check = Check {
+            node: &self.0,
+            effort: &effort,
+        };
+        check
+            .deserialize(&mut deserializer)
+            .and_then(|()| deserializer.end())
+            .is_ok()
     }
 }
 
@@ -124,14 +137,25 @@ impl Reader<'_> {
     }
 
     fn object(&mut self, object: &Map<String, Value>, depth: usize) -> Option<Node> {
-        let rules = || object.iter().filter(|(keyword, _)| !NOTES.contains(&keyword.as_str()));
+        let rules = || {
+            object
+                .iter()
+                .filter(|(keyword, _)| !NOTES.contains(&keyword.as_str()))
+        };
         if let Some(reference) = object.get("$ref") {
             // With rules beside it, all of them hold.
             let alone = rules().count() == 1;
             // One with escapes is for the evaluator.
-            let pointer = reference.as_str()?.strip_prefix('#').filter(|pointer| !pointer.contains('%'))?;
+            let pointer = reference
+                .as_str()?
+                .strip_prefix('#')
+                .filter(|pointer| !pointer.contains('%'))?;
             let target = self.root.pointer(pointer)?;
-            return if alone { self.node(target, depth + 1) } else { None };
+            return if alone {
+                self.node(target, depth + 1)
+            } else {
+                None
+            };
         }
         if rules().next().is_none() {
             return Some(Node::Any);
@@ -141,8 +165,12 @@ impl Reader<'_> {
             match keyword.as_str() {
                 "type" => read.types = types(rule)?,
                 "enum" => {
-                    let texts = rule.as_array()?.iter().map(|text| text.as_str().map(str::to_owned));
-                    read.texts = Some(texts.collect::<Option<_>>()?).filter(|texts: &Vec<_>| texts.len() <= MAX_TEXTS);
+                    let texts = rule
+                        .as_array()?
+                        .iter()
+                        .map(|text| text.as_str().map(str::to_owned));
+                    read.texts = Some(texts.collect::<Option<_>>()?)
+                        .filter(|texts: &Vec<_>| texts.len() <= MAX_TEXTS);
                     read.texts.as_ref()?;
                 }
                 "minimum" => read.minimum = Some(rule.as_i64()?),
@@ -152,11 +180,16 @@ impl Reader<'_> {
                 "maxItems" => read.max_items = usize::try_from(rule.as_u64()?).ok()?,
                 "properties" => {
                     for (name, schema) in rule.as_object()? {
-                        read.members.push((name.clone(), self.node(schema, depth + 1)?));
+                        read.members
+                            .push((name.clone(), self.node(schema, depth + 1)?));
                     }
                 }
                 "additionalProperties" => {
-                    read.others = if *rule == Value::Bool(false) { None } else { Some(self.node(rule, depth + 1)?) };
+                    read.others = if *rule == Value::Bool(false) {
+                        None
+                    } else {
+                        Some(self.node(rule, depth + 1)?)
+                    };
                 }
                 // Needs the properties.
                 "required" => {}
@@ -164,7 +197,13 @@ impl Reader<'_> {
                 _ => return None,
             }
         }
-        for name in object.get("required").map(Value::as_array).unwrap_or_default().into_iter().flatten() {
+        for name in object
+            .get("required")
+            .map(Value::as_array)
+            .unwrap_or_default()
+            .into_iter()
+            .flatten()
+        {
             let name = name.as_str()?;
             let known = read.members.iter().position(|(known, _)| known == name);
             let at = match (known, &read.others) {
@@ -199,7 +238,10 @@ struct Check<'a> {
 impl<'a> Check<'a> {
     /// The same check for a value inside.
     const fn at(self, node: &'a Node) -> Self {
-        Self { node, effort: self.effort }
+        Self {
+            node,
+            effort: self.effort,
+        }
     }
 
     /// Returns the rules if values of this type are accepted; `None` = there are none.
@@ -212,10 +254,20 @@ impl<'a> Check<'a> {
     }
 
     fn integer<E: Error>(self, number: i128) -> Result<(), E> {
-        let Some(rules) = self.rules(INTEGER)? else { return Ok(()) };
-        let small = rules.minimum.is_some_and(|minimum| number < i128::from(minimum));
-        let large = rules.maximum.is_some_and(|maximum| number > i128::from(maximum));
-        if small || large { Err(unknown()) } else { Ok(()) }
+        let Some(rules) = self.rules(INTEGER)? else {
+            return Ok(());
+        };
+        let small = rules
+            .minimum
+            .is_some_and(|minimum| number < i128::from(minimum));
+        let large = rules
+            .maximum
+            .is_some_and(|maximum| number > i128::from(maximum));
+        if small || large {
+            Err(unknown())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -263,17 +315,29 @@ impl<'de> Visitor<'de> for Check<'_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        let Some(rules) = self.rules(STRING)? else { return Ok(()) };
-        if rules.texts.as_ref().is_some_and(|texts| !texts.iter().any(|known| known == text)) {
+        let Some(rules) = self.rules(STRING)? else {
+            return Ok(());
+        };
+        if rules
+            .texts
+            .as_ref()
+            .is_some_and(|texts| !texts.iter().any(|known| known == text))
+        {
             return Err(unknown());
         }
-        let Some(rules) = &rules.text else { return Ok(()) };
+        let Some(rules) = &rules.text else {
+            return Ok(());
+        };
         let mut fits = true;
         let checked = rules.check(text, None, &mut self.effort.borrow_mut(), |_| {
             fits = false;
             false
         });
-        if fits && checked.is_ok() { Ok(()) } else { Err(unknown()) }
+        if fits && checked.is_ok() {
+            Ok(())
+        } else {
+            Err(unknown())
+        }
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
@@ -291,13 +355,22 @@ impl<'de> Visitor<'de> for Check<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let Some(rules) = self.rules(OBJECT)? else {
-            while members.next_key_seed(Name { members: &[], next: 0 })?.is_some() {
+            while members
+                .next_key_seed(Name {
+                    members: &[],
+                    next: 0,
+                })?
+                .is_some()
+            {
                 members.next_value_seed(self.at(&Node::Any))?;
             }
             return Ok(());
         };
         let (mut seen, mut next) = (0_u64, 0);
-        while let Some(at) = members.next_key_seed(Name { members: &rules.members, next })? {
+        while let Some(at) = members.next_key_seed(Name {
+            members: &rules.members,
+            next,
+        })? {
             let node = match at {
                 Some(at) => {
                     seen |= 1 << at;
@@ -308,7 +381,11 @@ impl<'de> Visitor<'de> for Check<'_> {
             };
             members.next_value_seed(self.at(node))?;
         }
-        if seen & rules.required == rules.required { Ok(()) } else { Err(unknown()) }
+        if seen & rules.required == rules.required {
+            Ok(())
+        } else {
+            Err(unknown())
+        }
     }
 }
 
@@ -322,7 +399,10 @@ struct Name<'a> {
 impl<'de> DeserializeSeed<'de> for Name<'_> {
     type Value = Option<usize>;
 
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+    fn deserialize<D: serde::Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
@@ -336,7 +416,10 @@ impl Visitor<'_> for Name<'_> {
 
     fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
         let (before, after) = self.members.split_at(self.next.min(self.members.len()));
-        let found = after.iter().position(|(known, _)| known == name).map(|at| at + before.len());
+        let found = after
+            .iter()
+            .position(|(known, _)| known == name)
+            .map(|at| at + before.len());
         Ok(found.or_else(|| before.iter().position(|(known, _)| known == name)))
     }
 }

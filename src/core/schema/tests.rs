@@ -22,10 +22,15 @@ fn defaults_are_filled_in_and_the_rest_stays_as_written() {
         r#"{"n":9007199254740993,"kind":"k","state":"open"}"#
     );
     assert_eq!(
-        schema.fill(r#"{"state":"all","kind":"x","page":{ },"list":[{},{"n":2}]}"#).unwrap(),
+        schema
+            .fill(r#"{"state":"all","kind":"x","page":{ },"list":[{},{"n":2}]}"#)
+            .unwrap(),
         r#"{"state":"all","kind":"x","page":{"size":30},"list":[{"n":1},{"n":2}]}"#
     );
-    assert!(matches!(schema.fill(r#"{"state":"all","kind":"x"}"#).unwrap(), Cow::Borrowed(_)));
+    assert!(matches!(
+        schema.fill(r#"{"state":"all","kind":"x"}"#).unwrap(),
+        Cow::Borrowed(_)
+    ));
     assert_eq!(schema.fill("[1]").unwrap(), "[1]");
 }
 
@@ -35,7 +40,10 @@ fn a_recursive_schema_with_defaults_compiles_and_fills() {
         "$ref": "#/$defs/node",
         "$defs": {"node": {"type": "object", "properties": {"v": {"type": "integer", "default": 0}, "next": {"$ref": "#/$defs/node"}}}},
     }));
-    assert_eq!(schema.fill(r#"{"next":{}}"#).unwrap(), r#"{"next":{"v":0},"v":0}"#);
+    assert_eq!(
+        schema.fill(r#"{"next":{}}"#).unwrap(),
+        r#"{"next":{"v":0},"v":0}"#
+    );
 }
 
 #[test]
@@ -43,7 +51,9 @@ fn violations_name_the_place_and_never_the_value() {
     let schema = schema(
         json!({"type": "object", "properties": {"n": {"type": "integer"}, "e": {"enum": ["a"]}}, "required": ["r"], "additionalProperties": false}),
     );
-    let violations = schema.validate(&json!({"n": "canary-value", "e": "canary-value"})).unwrap_err();
+    let violations = schema
+        .validate(&json!({"n": "canary-value", "e": "canary-value"}))
+        .unwrap_err();
     let text = format!("{violations:?}");
     assert!(text.contains("/n") && text.contains("\\\"r\\\""), "{text}");
     assert!(!text.contains("canary-value"), "{text}");
@@ -52,11 +62,15 @@ fn violations_name_the_place_and_never_the_value() {
 #[test]
 fn unknown_members_get_suggestions() {
     let inner = json!({"type": "object", "properties": {"path": {}, "depth": {}}, "additionalProperties": false});
-    let schema = schema(json!({"properties": {"in": {"$ref": "#/$defs/in"}}, "$defs": {"in": inner}}));
+    let schema =
+        schema(json!({"properties": {"in": {"$ref": "#/$defs/in"}}, "$defs": {"in": inner}}));
     let told = |document: &Value| schema.validate(document).unwrap_err().remove(0);
     let one = told(&json!({"in": {"pth": "canary"}}));
     let expected = "\"pth\" is not known; did you mean \"path\"?";
-    assert_eq!((one.pointer.as_str(), one.detail.as_str()), ("/in", expected));
+    assert_eq!(
+        (one.pointer.as_str(), one.detail.as_str()),
+        ("/in", expected)
+    );
 }
 
 #[test]
@@ -64,7 +78,8 @@ fn bad_schemas_are_refused() {
     assert!(Schema::compile(json!({"type": "nonsense"})).is_err());
     assert!(Schema::compile(json!({"$ref": "http://example.com/x.json"})).is_err());
     assert!(Schema::compile(json!({"pattern": "(?=a)b"})).is_err());
-    let error = Schema::compile(json!({"properties": {"n": {"type": "integer", "default": "x"}}})).unwrap_err();
+    let error = Schema::compile(json!({"properties": {"n": {"type": "integer", "default": "x"}}}))
+        .unwrap_err();
     assert!(error.contains("/properties/n"), "{error}");
 }
 
@@ -76,12 +91,20 @@ fn a_trusted_schema_does_the_same_and_a_bad_one_accepts_nothing() {
     assert_eq!(later.fill("{}").unwrap(), r#"{"n":3}"#);
     assert!(later.compiled.get().is_some());
     for document in [json!({}), json!({"n": 1}), json!({"n": "x"}), json!([])] {
-        let told = |schema: &Schema| schema.validate(&document).map_err(|violations| format!("{violations:?}"));
+        let told = |schema: &Schema| {
+            schema
+                .validate(&document)
+                .map_err(|violations| format!("{violations:?}"))
+        };
         assert_eq!(told(&now), told(&later));
     }
     let bad = Schema::trusted(json!({"type": "nonsense"}));
     assert!(bad.fill("{}").unwrap() == "{}");
-    assert!(bad.validate(&json!(1)).unwrap_err()[0].detail.contains("the schema is not valid"));
+    assert!(
+        bad.validate(&json!(1)).unwrap_err()[0]
+            .detail
+            .contains("the schema is not valid")
+    );
 }
 
 #[test]
@@ -121,7 +144,11 @@ fn common_schemas_accept_unread() {
         r#"{"issues":[{"st\u0061te":"open","at":"123","number":3,"size":1.5}],"next":null}"#,
     ] {
         assert!(issues.accepts_unread(valid.as_bytes()), "{valid}");
-        assert!(issues.validate(&serde_json::from_str(valid).unwrap()).is_ok());
+        assert!(
+            issues
+                .validate(&serde_json::from_str(valid).unwrap())
+                .is_ok()
+        );
     }
     for invalid in [
         r#"{"issues":[]}"#,
@@ -143,7 +170,11 @@ fn common_schemas_accept_unread() {
     // It is a valid number, but only the evaluator knows that it is an integer.
     let spelled = r#"{"issues":[{"number":1.0}],"next":null}"#;
     assert!(!issues.accepts_unread(spelled.as_bytes()));
-    assert!(issues.validate(&serde_json::from_str(spelled).unwrap()).is_ok());
+    assert!(
+        issues
+            .validate(&serde_json::from_str(spelled).unwrap())
+            .is_ok()
+    );
 }
 
 #[test]
@@ -173,17 +204,29 @@ struct Chance(u64);
 
 impl Chance {
     fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
     }
 
     fn schema(&mut self, depth: u64) -> Value {
         let mut made = serde_json::Map::new();
         if self.below(4) > 0 {
-            let types = ["null", "boolean", "integer", "number", "string", "array", "object"];
+            let types = [
+                "null", "boolean", "integer", "number", "string", "array", "object",
+            ];
             let mut one = || types[usize::try_from(self.below(7)).unwrap()];
             let (first, second) = (one(), one());
-            made.insert("type".into(), if first == second { json!(first) } else { json!([first, second]) });
+            made.insert(
+                "type".into(),
+                if first == second {
+                    json!(first)
+                } else {
+                    json!([first, second])
+                },
+            );
         }
         for (keyword, rule) in [
             ("minimum", json!(1)),
@@ -201,7 +244,10 @@ impl Chance {
             }
         }
         if depth > 0 && self.below(2) == 0 {
-            made.insert("properties".into(), json!({"a": self.schema(depth - 1), "é": self.schema(depth - 1)}));
+            made.insert(
+                "properties".into(),
+                json!({"a": self.schema(depth - 1), "é": self.schema(depth - 1)}),
+            );
         }
         if depth > 0 && self.below(2) == 0 {
             made.insert("items".into(), self.schema(depth - 1));
@@ -220,7 +266,9 @@ impl Chance {
             6 => r#""a""#.into(),
             7 => r#""\u00e9""#.into(),
             8 | 9 => {
-                let items: Vec<String> = (0..self.below(3)).map(|_| self.document(depth - 1)).collect();
+                let items: Vec<String> = (0..self.below(3))
+                    .map(|_| self.document(depth - 1))
+                    .collect();
                 format!("[{}]", items.join(","))
             }
             _ => {
@@ -245,7 +293,9 @@ fn what_is_accepted_unread_is_valid() {
         let schema = schema(chance.schema(2));
         for _ in 0..20 {
             let text = chance.document(2);
-            let is_valid = schema.validate(&serde_json::from_str(&text).unwrap()).is_ok();
+            let is_valid = schema
+                .validate(&serde_json::from_str(&text).unwrap())
+                .is_ok();
             if schema.accepts_unread(text.as_bytes()) {
                 assert!(is_valid, "{schema:?} {text}");
                 accepted += 1;
@@ -253,7 +303,10 @@ fn what_is_accepted_unread_is_valid() {
             valid += u32::from(is_valid);
         }
     }
-    assert!(accepted * 10 > valid * 8, "it is of use: {accepted} of {valid}");
+    assert!(
+        accepted * 10 > valid * 8,
+        "it is of use: {accepted} of {valid}"
+    );
 }
 
 #[test]
@@ -289,23 +342,62 @@ impl Chance {
         let sub = |chance: &mut Self| chance.any_schema(depth.saturating_sub(1));
         match self.below(if leaf { 21 } else { 38 }) {
             0 => {
-                let types = ["null", "boolean", "integer", "number", "string", "array", "object"];
+                let types = [
+                    "null", "boolean", "integer", "number", "string", "array", "object",
+                ];
                 let (one, other) = (*self.one_of(&types), *self.one_of(&types));
-                ("type", if one == other { json!(one) } else { json!([one, other]) })
+                (
+                    "type",
+                    if one == other {
+                        json!(one)
+                    } else {
+                        json!([one, other])
+                    },
+                )
             }
-            1 => ("minimum", self.one_of(&[json!(1), json!(1.5), json!(-2), json!(1e20)]).clone()),
-            2 => ("maximum", self.one_of(&[json!(1), json!(0.5), json!(9_007_199_254_740_993_u64)]).clone()),
-            3 => ("exclusiveMinimum", self.one_of(&[json!(1), json!(1.0), json!(0.5)]).clone()),
-            4 => ("exclusiveMaximum", self.one_of(&[json!(2), json!(1.5), json!(1e300)]).clone()),
-            5 => ("multipleOf", self.one_of(&[json!(2), json!(0.5), json!(0.1), json!(1.0), json!(3)]).clone()),
+            1 => (
+                "minimum",
+                self.one_of(&[json!(1), json!(1.5), json!(-2), json!(1e20)])
+                    .clone(),
+            ),
+            2 => (
+                "maximum",
+                self.one_of(&[json!(1), json!(0.5), json!(9_007_199_254_740_993_u64)])
+                    .clone(),
+            ),
+            3 => (
+                "exclusiveMinimum",
+                self.one_of(&[json!(1), json!(1.0), json!(0.5)]).clone(),
+            ),
+            4 => (
+                "exclusiveMaximum",
+                self.one_of(&[json!(2), json!(1.5), json!(1e300)]).clone(),
+            ),
+            5 => (
+                "multipleOf",
+                self.one_of(&[json!(2), json!(0.5), json!(0.1), json!(1.0), json!(3)])
+                    .clone(),
+            ),
             6 => ("minLength", json!(self.below(3))),
             7 => ("maxLength", json!(self.below(3))),
             8 => {
-                let patterns = ["^a", "b$", r"^\w+$", r"^\S*$", "^(a|b)$", "[^a-c]", r"\d", "é", "^$", "a{2}"];
+                let patterns = [
+                    "^a", "b$", r"^\w+$", r"^\S*$", "^(a|b)$", "[^a-c]", r"\d", "é", "^$", "a{2}",
+                ];
                 ("pattern", json!(self.one_of(&patterns)))
             }
             9 => {
-                let formats = ["date", "date-time", "ipv4", "email", "uri", "uuid", "regex", "none", "json-pointer"];
+                let formats = [
+                    "date",
+                    "date-time",
+                    "ipv4",
+                    "email",
+                    "uri",
+                    "uuid",
+                    "regex",
+                    "none",
+                    "json-pointer",
+                ];
                 ("format", json!(self.one_of(&formats)))
             }
             10 => ("minItems", json!(self.below(3))),
@@ -314,7 +406,10 @@ impl Chance {
             13 => ("minProperties", json!(self.below(3))),
             14 => ("maxProperties", json!(self.below(3))),
             15 => ("required", json!([*self.one_of(&["a", "b"])])),
-            16 => ("dependentRequired", json!({*self.one_of(&["a", "b"]): ["é"]})),
+            16 => (
+                "dependentRequired",
+                json!({*self.one_of(&["a", "b"]): ["é"]}),
+            ),
             17 => ("const", self.any_value(1)),
             18 => {
                 let mut all = vec![self.any_value(1), json!("a"), self.any_value(1)];
@@ -327,8 +422,14 @@ impl Chance {
             }
             19 => ("$ref", json!(*self.one_of(&["#/$defs/a", "#/$defs/b"]))),
             20 => ("$dynamicRef", json!("#here")),
-            21 => ("properties", json!({"a": sub(self), *self.one_of(&["b", "é"]): sub(self)})),
-            22 => ("patternProperties", json!({*self.one_of(&["^a", "b|é", "."]): sub(self)})),
+            21 => (
+                "properties",
+                json!({"a": sub(self), *self.one_of(&["b", "é"]): sub(self)}),
+            ),
+            22 => (
+                "patternProperties",
+                json!({*self.one_of(&["^a", "b|é", "."]): sub(self)}),
+            ),
             23 => ("additionalProperties", sub(self)),
             24 => ("propertyNames", sub(self)),
             25 => ("items", sub(self)),
@@ -342,8 +443,14 @@ impl Chance {
             33 => ("not", sub(self)),
             34 => ("if", sub(self)),
             35 => (*self.one_of(&["then", "else"]), sub(self)),
-            36 => ("dependentSchemas", json!({*self.one_of(&["a", "b"]): sub(self)})),
-            _ => (*self.one_of(&["unevaluatedProperties", "unevaluatedItems"]), sub(self)),
+            36 => (
+                "dependentSchemas",
+                json!({*self.one_of(&["a", "b"]): sub(self)}),
+            ),
+            _ => (
+                *self.one_of(&["unevaluatedProperties", "unevaluatedItems"]),
+                sub(self),
+            ),
         }
     }
 
@@ -382,10 +489,14 @@ impl Chance {
                 "(",
                 "7",
             ])),
-            14..=16 => (0..self.below(4)).map(|_| self.any_value(depth - 1)).collect(),
+            14..=16 => (0..self.below(4))
+                .map(|_| self.any_value(depth - 1))
+                .collect(),
             _ => {
                 let names = ["a", "b", "é", "ab"];
-                (0..self.below(4)).map(|_| (self.one_of(&names).to_string(), self.any_value(depth - 1))).collect()
+                (0..self.below(4))
+                    .map(|_| (self.one_of(&names).to_string(), self.any_value(depth - 1)))
+                    .collect()
             }
         }
     }
@@ -397,7 +508,9 @@ fn documents_are_judged_as_the_crate_jsonschema_judges_them() {
     let mut chance = Chance(7);
     let (mut judged, mut fit) = (0_u32, 0_u32);
     for _ in 0..12_000 {
-        let Value::Object(mut made) = chance.any_schema(3) else { continue };
+        let Value::Object(mut made) = chance.any_schema(3) else {
+            continue;
+        };
         let mut inner = chance.any_schema(1);
         if let Value::Object(inner) = &mut inner {
             inner.insert("$dynamicAnchor".into(), "here".into());
@@ -405,9 +518,14 @@ fn documents_are_judged_as_the_crate_jsonschema_judges_them() {
             inner = json!({"$dynamicAnchor": "here"});
         }
         // A property named $defs is in no schema that is made.
-        made.insert("$defs".into(), json!({"a": inner, "b": chance.any_schema(1)}));
+        made.insert(
+            "$defs".into(),
+            json!({"a": inner, "b": chance.any_schema(1)}),
+        );
         let source = Value::Object(made);
-        let Ok(schema) = Schema::compile(source.clone()) else { continue };
+        let Ok(schema) = Schema::compile(source.clone()) else {
+            continue;
+        };
         let other = jsonschema::options()
             .with_draft(jsonschema::Draft::Draft202012)
             .should_validate_formats(true)
@@ -417,55 +535,159 @@ fn documents_are_judged_as_the_crate_jsonschema_judges_them() {
         for _ in 0..12 {
             let document = chance.any_value(3);
             let ours = schema.validate(&document);
-            assert_eq!(ours.is_ok(), other.is_valid(&document), "{source} {document} {ours:?}");
-            assert!(ours.as_ref().err().is_none_or(|told| !told.is_empty()), "{source} {document}");
+            assert_eq!(
+                ours.is_ok(),
+                other.is_valid(&document),
+                "{source} {document} {ours:?}"
+            );
+            assert!(
+                ours.as_ref().err().is_none_or(|told| !told.is_empty()),
+                "{source} {document}"
+            );
             let text = document.to_string();
-            assert!(!schema.accepts_unread(text.as_bytes()) || ours.is_ok(), "{source} {document}");
+            assert!(
+                !schema.accepts_unread(text.as_bytes()) || ours.is_ok(),
+                "{source} {document}"
+            );
             judged += 1;
             fit += u32::from(ours.is_ok());
         }
     }
-    assert!(judged > 50_000 && fit > judged / 10 && fit < judged * 9 / 10, "{fit} of {judged}");
+    assert!(
+        judged > 50_000 && fit > judged / 10 && fit < judged * 9 / 10,
+        "{fit} of {judged}"
+    );
 }
 
 /// What the first violation says, for each keyword; the texts are those of the crate `jsonschema`.
 #[test]
 fn each_keyword_says_what_is_wrong_and_where() {
     for (rule, value, detail) in [
-        (json!({"type": "integer"}), json!("x"), "the value is not of type \"integer\""),
-        (json!({"type": ["null", "object"]}), json!(1), "the value is not of types \"null\", \"object\""),
+        (
+            json!({"type": "integer"}),
+            json!("x"),
+            "the value is not of type \"integer\"",
+        ),
+        (
+            json!({"type": ["null", "object"]}),
+            json!(1),
+            "the value is not of types \"null\", \"object\"",
+        ),
         (json!({"const": [1]}), json!(1), "[1] was expected"),
         (json!({"enum": [1]}), json!(2), "the value is not one of 1"),
-        (json!({"enum": [1, "a", null]}), json!(2), "the value is not one of 1, \"a\" or null"),
-        (json!({"enum": [1, 2, 3, 4]}), json!(5), "the value is not one of 1, 2 or 2 other candidates"),
-        (json!({"minimum": 1.5}), json!(1), "the value is less than the minimum of 1.5"),
-        (json!({"exclusiveMaximum": 1}), json!(1), "the value is greater than or equal to the maximum of 1"),
-        (json!({"multipleOf": 2}), json!(3), "the value is not a multiple of 2"),
-        (json!({"minLength": 2}), json!("é"), "the value is shorter than 2 characters"),
-        (json!({"maxLength": 1}), json!("éé"), "the value is longer than 1 character"),
-        (json!({"pattern": "^a"}), json!("b"), "the value does not match \"^a\""),
-        (json!({"format": "ipv4"}), json!("b"), "the value is not a \"ipv4\""),
-        (json!({"minItems": 1}), json!([]), "the value has less than 1 item"),
-        (json!({"uniqueItems": true}), json!([1, 1.0]), "the value has non-unique elements"),
-        (json!({"contains": {"type": "null"}}), json!([1]), "None of the value are valid under the given schema"),
-        (json!({"maxProperties": 0}), json!({"a": 1}), "the value has more than 0 properties"),
+        (
+            json!({"enum": [1, "a", null]}),
+            json!(2),
+            "the value is not one of 1, \"a\" or null",
+        ),
+        (
+            json!({"enum": [1, 2, 3, 4]}),
+            json!(5),
+            "the value is not one of 1, 2 or 2 other candidates",
+        ),
+        (
+            json!({"minimum": 1.5}),
+            json!(1),
+            "the value is less than the minimum of 1.5",
+        ),
+        (
+            json!({"exclusiveMaximum": 1}),
+            json!(1),
+            "the value is greater than or equal to the maximum of 1",
+        ),
+        (
+            json!({"multipleOf": 2}),
+            json!(3),
+            "the value is not a multiple of 2",
+        ),
+        (
+            json!({"minLength": 2}),
+            json!("é"),
+            "the value is shorter than 2 characters",
+        ),
+        (
+            json!({"maxLength": 1}),
+            json!("éé"),
+            "the value is longer than 1 character",
+        ),
+        (
+            json!({"pattern": "^a"}),
+            json!("b"),
+            "the value does not match \"^a\"",
+        ),
+        (
+            json!({"format": "ipv4"}),
+            json!("b"),
+            "the value is not a \"ipv4\"",
+        ),
+        (
+            json!({"minItems": 1}),
+            json!([]),
+            "the value has less than 1 item",
+        ),
+        (
+            json!({"uniqueItems": true}),
+            json!([1, 1.0]),
+            "the value has non-unique elements",
+        ),
+        (
+            json!({"contains": {"type": "null"}}),
+            json!([1]),
+            "None of the value are valid under the given schema",
+        ),
+        (
+            json!({"maxProperties": 0}),
+            json!({"a": 1}),
+            "the value has more than 0 properties",
+        ),
         (json!({"required": ["a"]}), json!({}), "\"a\" is missing"),
-        (json!({"dependentRequired": {"a": ["b"]}}), json!({"a": 1}), "\"b\" is missing"),
+        (
+            json!({"dependentRequired": {"a": ["b"]}}),
+            json!({"a": 1}),
+            "\"b\" is missing",
+        ),
         (
             json!({"propertyNames": {"maxLength": 1}}),
             json!({"ab": 1}),
             "the name \"ab\" does not fit: the value is longer than 1 character",
         ),
-        (json!({"anyOf": [false]}), json!(1), "not valid under any of the schemas listed in the 'anyOf' keyword"),
-        (json!({"oneOf": [true, true]}), json!(1), "valid under more than one of the schemas listed in the 'oneOf'"),
-        (json!({"not": {"type": "null"}}), json!(null), "{\"type\":\"null\"} is not allowed for the value"),
-        (json!({"unevaluatedItems": false}), json!([1, 2]), "Unevaluated items are not allowed (2 items)"),
-        (json!({"unevaluatedProperties": false}), json!({"a": 1}), "\"a\" is not known"),
-        (json!(false), json!(1), "False schema does not allow the value"),
+        (
+            json!({"anyOf": [false]}),
+            json!(1),
+            "not valid under any of the schemas listed in the 'anyOf' keyword",
+        ),
+        (
+            json!({"oneOf": [true, true]}),
+            json!(1),
+            "valid under more than one of the schemas listed in the 'oneOf'",
+        ),
+        (
+            json!({"not": {"type": "null"}}),
+            json!(null),
+            "{\"type\":\"null\"} is not allowed for the value",
+        ),
+        (
+            json!({"unevaluatedItems": false}),
+            json!([1, 2]),
+            "Unevaluated items are not allowed (2 items)",
+        ),
+        (
+            json!({"unevaluatedProperties": false}),
+            json!({"a": 1}),
+            "\"a\" is not known",
+        ),
+        (
+            json!(false),
+            json!(1),
+            "False schema does not allow the value",
+        ),
     ] {
         let inside = schema(json!({"properties": {"x/y": {"items": rule}}}));
         let told = inside.validate(&json!({"x/y": [value]})).unwrap_err();
-        assert!(told[0].detail.contains(detail) && told[0].pointer == "/x~1y/0", "{rule}: {told:?}");
+        assert!(
+            told[0].detail.contains(detail) && told[0].pointer == "/x~1y/0",
+            "{rule}: {told:?}"
+        );
     }
 }
 
@@ -476,53 +698,111 @@ fn refused_schemas_name_the_place() {
             json!({"properties": {"a": {"pattern": "(?=a)b"}}}),
             "at /properties/a: the pattern \"(?=a)b\" cannot be used",
         ),
-        (json!({"items": {"type": "objekt"}}), "at /items: \"type\" names no type"),
-        (json!({"items": {"minItems": -1}}), "at /items: \"minItems\" is not a whole number"),
+        (
+            json!({"items": {"type": "objekt"}}),
+            "at /items: \"type\" names no type",
+        ),
+        (
+            json!({"items": {"minItems": -1}}),
+            "at /items: \"minItems\" is not a whole number",
+        ),
         (json!({"items": {"title": 1}}), "at /items/title: "),
     ] {
         let told = Schema::compile(source).unwrap_err();
-        assert!(told.starts_with("the schema is not valid: ") && told.contains(place), "{told}");
+        assert!(
+            told.starts_with("the schema is not valid: ") && told.contains(place),
+            "{told}"
+        );
     }
 }
 
-/// A schema whose check takes very long, and its document: the keyword under 90 x 90 references, or once.
+/// A schema whose check takes very long, and its document: the keyword under 90 x 90 references, or
+/// once.
 fn expensive() -> Vec<(Value, Value)> {
     let wide = |rule: Value| {
         let of = |next: &str| json!({"allOf": vec![json!({"$ref": next}); 90]});
         json!({"$ref": "#/$defs/d0", "$defs": {"d0": of("#/$defs/d1"), "d1": of("#/$defs/d2"), "d2": rule}})
     };
-    let text: String = (0..800_000_u32).map(|n| char::from(b'c' + (n.wrapping_mul(n) >> 7) as u8 % 13)).collect();
+    let text: String = (0..800_000_u32)
+        .map(|n| char::from(b'c' + (n.wrapping_mul(n) >> 7) as u8 % 13))
+        .collect();
     let text = Value::String(text);
     let numbers: Value = (0..200_000).map(Value::from).collect();
     let arrays: Value = (0..20_000).map(|n| json!([n])).collect();
-    let members: Value = (0..50_000).map(|n| (format!("m{n}"), json!(n))).collect::<serde_json::Map<_, _>>().into();
+    let members: Value = (0..50_000)
+        .map(|n| (format!("m{n}"), json!(n)))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
     let pattern = r"(\w|[a-c]x|\d)[^b]{1,60}$|q";
     let long = "n".repeat(100_000);
     let named = json!({long.as_str(): 1, "o": 2});
-    let unevaluated = json!({"properties": {"a": true}, "unevaluatedProperties": {"type": "integer"}});
+    let unevaluated =
+        json!({"properties": {"a": true}, "unevaluatedProperties": {"type": "integer"}});
     vec![
         (wide(json!({"pattern": pattern})), text.clone()),
         (wide(json!({"minLength": 1})), text.clone()),
-        (wide(json!({"not": {"const": format!("{}x", text.as_str().unwrap())}})), text.clone()),
+        (
+            wide(json!({"not": {"const": format!("{}x", text.as_str().unwrap())}})),
+            text.clone(),
+        ),
         (wide(json!({"enum": [0, text]})), text.clone()),
-        (wide(json!({"format": "uri"})), json!(format!("a:{}", text.as_str().unwrap()))),
+        (
+            wide(json!({"format": "uri"})),
+            json!(format!("a:{}", text.as_str().unwrap())),
+        ),
         (wide(json!({"not": {"format": "regex"}})), text),
         (wide(json!({"uniqueItems": true})), arrays.clone()),
         (wide(json!({"const": numbers})), numbers.clone()),
-        (wide(json!({"contains": {"const": -1}, "minContains": 0, "maxContains": 1})), numbers.clone()),
+        (
+            wide(json!({"contains": {"const": -1}, "minContains": 0, "maxContains": 1})),
+            numbers.clone(),
+        ),
         (wide(json!({"items": {"multipleOf": 0.5}})), numbers.clone()),
-        (wide(json!({"anyOf": [{"unevaluatedItems": false}, true]})), numbers),
-        (wide(json!({"anyOf": [{"unevaluatedProperties": false}, true]})), members.clone()),
-        (wide(json!({"not": {"required": [format!("{long}x")]}})), named.clone()),
-        (wide(json!({"properties": {format!("{long}x"): false}})), named.clone()),
-        (wide(json!({"dependentRequired": {format!("{long}x"): ["a"]}})), named.clone()),
-        (wide(json!({"dependentSchemas": {format!("{long}x"): false}})), named),
-        (wide(json!({"prefixItems": [true], "unevaluatedItems": {"type": "array"}})), arrays),
-        (wide(json!({"patternProperties": {pattern: true}})), members.clone()),
-        (wide(json!({"propertyNames": {"pattern": pattern}})), members.clone()),
+        (
+            wide(json!({"anyOf": [{"unevaluatedItems": false}, true]})),
+            numbers,
+        ),
+        (
+            wide(json!({"anyOf": [{"unevaluatedProperties": false}, true]})),
+            members.clone(),
+        ),
+        (
+            wide(json!({"not": {"required": [format!("{long}x")]}})),
+            named.clone(),
+        ),
+        (
+            wide(json!({"properties": {format!("{long}x"): false}})),
+            named.clone(),
+        ),
+        (
+            wide(json!({"dependentRequired": {format!("{long}x"): ["a"]}})),
+            named.clone(),
+        ),
+        (
+            wide(json!({"dependentSchemas": {format!("{long}x"): false}})),
+            named,
+        ),
+        (
+            wide(json!({"prefixItems": [true], "unevaluatedItems": {"type": "array"}})),
+            arrays,
+        ),
+        (
+            wide(json!({"patternProperties": {pattern: true}})),
+            members.clone(),
+        ),
+        (
+            wide(json!({"propertyNames": {"pattern": pattern}})),
+            members.clone(),
+        ),
         (wide(unevaluated), members.clone()),
-        (wide(json!({"additionalProperties": {"anyOf": [{"type": "null"}, {"minimum": 0}]}})), members.clone()),
-        (wide(json!({"$ref": "https://json-schema.org/draft/2020-12/schema"})), members),
+        (
+            wide(json!({"additionalProperties": {"anyOf": [{"type": "null"}, {"minimum": 0}]}})),
+            members.clone(),
+        ),
+        (
+            wide(json!({"$ref": "https://json-schema.org/draft/2020-12/schema"})),
+            members,
+        ),
     ]
 }
 
@@ -532,8 +812,13 @@ fn every_keyword_pays_for_large_values() {
         let rule = source["$defs"]["d2"].to_string();
         let rule = crate::text::escaped(&rule, 100);
         let schema = Schema::compile(source).unwrap();
-        assert_eq!(schema.check(&document, &mut Effort::light()), Err(Unfinished::TooMuch), "{rule}");
-        // The clock says at the third look that the time is over, and nothing is looked at after that.
+        assert_eq!(
+            schema.check(&document, &mut Effort::light()),
+            Err(Unfinished::TooMuch),
+            "{rule}"
+        );
+        // The clock says at the third look that the time is over, and nothing is looked at after
+        // that.
         let looks = std::cell::Cell::new(0);
         let stop = || {
             looks.set(looks.get() + 1);
@@ -542,7 +827,10 @@ fn every_keyword_pays_for_large_values() {
         let ended = schema.check(&document, &mut Effort::full(&stop));
         assert!(looks.get() <= 3, "{rule}: {}", looks.get());
         let too_much = matches!(&ended, Ok(Err(told)) if told[0].detail.contains("too many steps"));
-        assert!(ended == Err(Unfinished::Stopped) || too_much || ended == Ok(Ok(())), "{rule}: {ended:?}");
+        assert!(
+            ended == Err(Unfinished::Stopped) || too_much || ended == Ok(Ok(())),
+            "{rule}: {ended:?}"
+        );
         assert!(ended != Ok(Ok(())) || looks.get() < 3, "{rule}");
     }
 }
@@ -555,21 +843,46 @@ fn telling_what_is_wrong_pays_too() {
     let known = schema(json!({"items": {"properties": known, "additionalProperties": false}}));
     let unknown: serde_json::Map<_, _> = (500..505).map(|n| (name(n), json!(1))).collect();
     let unknown = Value::Array(vec![Value::Object(unknown); 20]);
-    let told = known.check(&unknown, &mut Effort::light()).unwrap().unwrap_err();
+    let told = known
+        .check(&unknown, &mut Effort::light())
+        .unwrap()
+        .unwrap_err();
     assert_eq!(told.len(), 20);
-    assert!(told[0].detail.contains("is not known"), "{}", told[0].detail);
+    assert!(
+        told[0].detail.contains("is not known"),
+        "{}",
+        told[0].detail
+    );
     let one = json!([{"a".repeat(61) + "00": 1}]);
-    let told = known.check(&one, &mut Effort::full(&|| false)).unwrap().unwrap_err();
-    assert!(told[0].detail.contains("did you mean"), "{}", told[0].detail);
+    let told = known
+        .check(&one, &mut Effort::full(&|| false))
+        .unwrap()
+        .unwrap_err();
+    assert!(
+        told[0].detail.contains("did you mean"),
+        "{}",
+        told[0].detail
+    );
     // Places far in, below long names.
     let deep = (0..100).fold(json!(1), |inner, _| json!({"n".repeat(8_000): inner}));
     let never = schema(json!({"additionalProperties": {"$ref": "#"}, "type": "object"}));
-    let told = never.check(&deep, &mut Effort::full(&|| false)).unwrap().unwrap_err();
-    assert!(told[0].pointer.len() < 1_100 && told[0].pointer.starts_with("/..."), "{}", told[0].pointer);
+    let told = never
+        .check(&deep, &mut Effort::full(&|| false))
+        .unwrap()
+        .unwrap_err();
+    assert!(
+        told[0].pointer.len() < 1_100 && told[0].pointer.starts_with("/..."),
+        "{}",
+        told[0].pointer
+    );
     // Large values of the schema.
     let large = schema(json!({"const": vec!["x"; 100_000]}));
     let told = large.validate(&json!(1)).unwrap_err();
-    assert!(told[0].detail.len() < 300 && told[0].detail.starts_with("[\"x\",\"x\"") && told[0].detail.contains("..."));
+    assert!(
+        told[0].detail.len() < 300
+            && told[0].detail.starts_with("[\"x\",\"x\"")
+            && told[0].detail.contains("...")
+    );
 }
 
 #[test]
@@ -583,8 +896,13 @@ fn references_with_escapes_mean_the_same_unread() {
 #[test]
 fn deep_documents_are_not_read_again_and_again() {
     let schema = schema(json!({"properties": {"v": {"default": 0}, "n": {"$ref": "#"}}}));
-    let nested = |levels: usize, inner: &str| format!("{}{inner}{}", "{\"n\":".repeat(levels), "}".repeat(levels));
-    assert_eq!(schema.fill(&nested(2, "{}")).unwrap(), r#"{"n":{"n":{"v":0},"v":0},"v":0}"#);
+    let nested = |levels: usize, inner: &str| {
+        format!("{}{inner}{}", "{\"n\":".repeat(levels), "}".repeat(levels))
+    };
+    assert_eq!(
+        schema.fill(&nested(2, "{}")).unwrap(),
+        r#"{"n":{"n":{"v":0},"v":0},"v":0}"#
+    );
     let large = format!("{{\"x\":[{}0]}}", "0,".repeat(500_000));
     assert!(schema.fill(&nested(10, &large)).is_ok());
     assert_eq!(schema.fill(&nested(100, &large)).unwrap_err(), TooLarge);
@@ -592,12 +910,17 @@ fn deep_documents_are_not_read_again_and_again() {
 
 #[test]
 fn texts_of_streams_pay_too() {
-    let schema = schema(json!({"type": "object", "properties": {"a": {"pattern": r"(\w|[a-c]x|\d)[^b]{1,60}$|q"}}}));
+    let schema = schema(
+        json!({"type": "object", "properties": {"a": {"pattern": r"(\w|[a-c]x|\d)[^b]{1,60}$|q"}}}),
+    );
     let short = r#"{"a":"q"}"#;
     assert!(schema.accepts_unread(short.as_bytes()));
     let long = format!("{{\"a\":\"{}\"}}", "cdefghij".repeat(100_000));
     let value: Value = serde_json::from_str(&long).unwrap();
-    assert!(!schema.accepts_unread(long.as_bytes()) || schema.check(&value, &mut Effort::light()).is_ok());
+    assert!(
+        !schema.accepts_unread(long.as_bytes())
+            || schema.check(&value, &mut Effort::light()).is_ok()
+    );
 }
 
 #[test]
@@ -606,15 +929,30 @@ fn defaults_do_not_explode() {
     let text = format!("[{}]", vec!["{}"; 10_000].join(","));
     assert_eq!(schema(large).fill(&text).unwrap_err(), TooLarge);
     // A default that is filled in with itself, sixty times in each.
-    let names: serde_json::Map<_, _> =
-        (0..60).map(|n| (format!("p{n}"), json!({"$ref": "#", "default": {}}))).collect();
-    assert_eq!(schema(json!({"properties": names})).fill("{}").unwrap_err(), TooLarge);
-    let names: serde_json::Map<_, _> = (0..5_000).map(|n| (format!("p{n}"), json!({"$ref": "#"}))).collect();
+    let names: serde_json::Map<_, _> = (0..60)
+        .map(|n| (format!("p{n}"), json!({"$ref": "#", "default": {}})))
+        .collect();
+    assert_eq!(
+        schema(json!({"properties": names})).fill("{}").unwrap_err(),
+        TooLarge
+    );
+    let names: serde_json::Map<_, _> = (0..5_000)
+        .map(|n| (format!("p{n}"), json!({"$ref": "#"})))
+        .collect();
     let mut names = names;
     names.insert("z".into(), json!({"default": 1}));
     let recursive = schema(json!({"properties": names}));
-    assert_eq!(recursive.fill(r#"{"p1":{"p2":{"z":2}}}"#).unwrap(), r#"{"p1":{"p2":{"z":2},"z":1},"z":1}"#);
-    let text = format!("{{{}}}", (0..100_000).map(|n| format!("\"q{n}\":1")).collect::<Vec<_>>().join(","));
+    assert_eq!(
+        recursive.fill(r#"{"p1":{"p2":{"z":2}}}"#).unwrap(),
+        r#"{"p1":{"p2":{"z":2},"z":1},"z":1}"#
+    );
+    let text = format!(
+        "{{{}}}",
+        (0..100_000)
+            .map(|n| format!("\"q{n}\":1"))
+            .collect::<Vec<_>>()
+            .join(",")
+    );
     assert!(recursive.fill(&text).unwrap().ends_with("\"z\":1}"));
 }
 
@@ -624,11 +962,19 @@ fn deep_documents_are_checked_on_a_small_stack() {
         "anyOf": [{"type": "integer"}, {"allOf": [{"type": "array", "items": {"$ref": "#/$defs/n"}}]}]}}}));
     let deep = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
     assert!(schema.validate(&deep(60)).is_ok());
-    assert_eq!(schema.check(&deep(126), &mut Effort::light()), Err(Unfinished::TooMuch));
+    assert_eq!(
+        schema.check(&deep(126), &mut Effort::light()),
+        Err(Unfinished::TooMuch)
+    );
     let own = std::thread::Builder::new().stack_size(STACK_BYTES);
     let deepest = deep(126);
-    own.spawn(move || assert_eq!(schema.check(&deepest, &mut Effort::full(&|| false)), Ok(Ok(()))))
-        .unwrap()
-        .join()
-        .unwrap();
+    own.spawn(move || {
+        assert_eq!(
+            schema.check(&deepest, &mut Effort::full(&|| false)),
+            Ok(Ok(()))
+        )
+    })
+    .unwrap()
+    .join()
+    .unwrap();
 }

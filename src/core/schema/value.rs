@@ -1,4 +1,5 @@
-//! Equality and order of JSON values as JSON Schema defines them: numbers by their value, objects in any order.
+//! Equality and order of JSON values as JSON Schema defines them: numbers by their value, objects
+//! in any order.
 
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -24,8 +25,15 @@ impl Numeric {
             return Self::Whole(whole.into());
         }
         let float = number.as_f64().unwrap_or(f64::NAN);
-        #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is in range")]
-        if float.fract() == 0.0 && float.abs() < 1e38 { Self::Whole(float as i128) } else { Self::Float(float) }
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "it has no fraction and is in range"
+        )]
+        if float.fract() == 0.0 && float.abs() < 1e38 {
+            Self::Whole(float as i128)
+        } else {
+            Self::Float(float)
+        }
     }
 
     /// Returns whether JSON Schema counts it as an integer.
@@ -49,12 +57,23 @@ impl Numeric {
 /// Compares a whole number with one that is not, or that is beyond all of them.
 fn against(whole: i128, float: f64) -> Ordering {
     if float.abs() >= 1e38 {
-        return if float > 0.0 { Ordering::Less } else { Ordering::Greater };
+        return if float > 0.0 {
+            Ordering::Less
+        } else {
+            Ordering::Greater
+        };
     }
-    #[expect(clippy::cast_possible_truncation, reason = "it is in range, and the fraction is looked at below")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "it is in range, and the fraction is looked at below"
+    )]
     let floor = float.floor() as i128;
     // Its fraction is above zero.
-    if whole <= floor { Ordering::Less } else { Ordering::Greater }
+    if whole <= floor {
+        Ordering::Less
+    } else {
+        Ordering::Greater
+    }
 }
 
 /// Returns whether two values are equal.
@@ -62,13 +81,17 @@ fn against(whole: i128, float: f64) -> Ordering {
 /// The work is bounded by the smaller of the two.
 pub(super) fn equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
-        (Value::Number(one), Value::Number(other)) => Numeric::of(one).compare(Numeric::of(other)).is_eq(),
+        (Value::Number(one), Value::Number(other)) => {
+            Numeric::of(one).compare(Numeric::of(other)).is_eq()
+        }
         (Value::Array(one), Value::Array(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| equal(one, other))
         }
         (Value::Object(one), Value::Object(other)) => {
             one.len() == other.len()
-                && one.iter().all(|(name, one)| other.get(name).is_some_and(|other| equal(one, other)))
+                && one
+                    .iter()
+                    .all(|(name, one)| other.get(name).is_some_and(|other| equal(one, other)))
         }
         (one, other) => one == other,
     }
@@ -80,7 +103,10 @@ pub(super) fn weight(value: &Value) -> u64 {
         Value::String(text) => reading(text.len()),
         Value::Array(items) => 1 + items.iter().map(weight).sum::<u64>(),
         Value::Object(members) => {
-            1 + members.iter().map(|(name, member)| reading(name.len()) + weight(member)).sum::<u64>()
+            1 + members
+                .iter()
+                .map(|(name, member)| reading(name.len()) + weight(member))
+                .sum::<u64>()
         }
         _ => 1,
     }
@@ -184,7 +210,11 @@ mod tests {
         let of = |value: &Value| Numeric::of(value.as_number().unwrap());
         for (at, one) in rising.iter().enumerate() {
             for (other_at, other) in rising.iter().enumerate() {
-                assert_eq!(of(one).compare(of(other)), at.cmp(&other_at), "{one} {other}");
+                assert_eq!(
+                    of(one).compare(of(other)),
+                    at.cmp(&other_at),
+                    "{one} {other}"
+                );
                 assert_eq!(equal(one, other), at == other_at);
             }
         }
@@ -194,7 +224,9 @@ mod tests {
 
     #[test]
     fn unique_elements_are_those_that_differ_in_value() {
-        assert!(unique(json!([1, "1", [1], {"a": 1}, true, null, 1.5, "", [], {}, [[]]])));
+        assert!(unique(
+            json!([1, "1", [1], {"a": 1}, true, null, 1.5, "", [], {}, [[]]])
+        ));
         for twice in [
             json!([1, 2, 1.0]),
             json!([0, -0.0]),
@@ -204,7 +236,9 @@ mod tests {
         ] {
             assert!(!unique(twice.clone()), "{twice}");
         }
-        assert!(unique(json!([["a", "b"], ["ab"], [["a"], "b"], {"a": "b"}])));
+        assert!(unique(
+            json!([["a", "b"], ["ab"], [["a"], "b"], {"a": "b"}])
+        ));
     }
 
     #[test]
@@ -212,7 +246,10 @@ mod tests {
         let items: Vec<Value> = (0..3_000).map(|n| json!([n, "x"])).collect();
         assert_eq!(are_unique(&items, &mut Effort::light()), Ok(true));
         let more: Vec<Value> = (0..1_000_000).map(Value::from).collect();
-        assert_eq!(are_unique(&more, &mut Effort::light()), Err(Unfinished::TooMuch));
+        assert_eq!(
+            are_unique(&more, &mut Effort::light()),
+            Err(Unfinished::TooMuch)
+        );
         assert_eq!(are_unique(&more, &mut Effort::patient()), Ok(true));
     }
 }

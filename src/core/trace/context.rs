@@ -1,4 +1,5 @@
-//! W3C trace context: the headers `traceparent` and `tracestate` (<https://www.w3.org/TR/trace-context/>).
+//! W3C trace context: the headers `traceparent` and `tracestate`
+//! (<https://www.w3.org/TR/trace-context/>).
 
 use std::fmt;
 
@@ -39,28 +40,48 @@ impl TraceContext {
         let version = hex(bytes, 0, 2)?;
         let (trace_id, span_id) = (hex(bytes, 3, 35)?, u64::try_from(hex(bytes, 36, 52)?).ok()?);
         let flags = u8::try_from(hex(bytes, 53, 55)?).ok()?;
-        let valid = version != 0xff && (version != 0 || bytes.len() == LENGTH) && trace_id != 0 && span_id != 0;
-        valid.then_some(Self { trace_id, span_id, sampled: flags & SAMPLED != 0 })
+        let valid = version != 0xff
+            && (version != 0 || bytes.len() == LENGTH)
+            && trace_id != 0
+            && span_id != 0;
+        valid.then_some(Self {
+            trace_id,
+            span_id,
+            sampled: flags & SAMPLED != 0,
+        })
     }
 
     /// Returns a position in a new trace.
     #[must_use]
     pub fn start(sampled: bool) -> Self {
         let trace_id = (u128::from(random_u64()) << 64) | u128::from(random_u64());
-        Self { trace_id: trace_id.max(1), span_id: random_u64().max(1), sampled }
+        Self {
+            trace_id: trace_id.max(1),
+            span_id: random_u64().max(1),
+            sampled,
+        }
     }
 
     /// Returns the position of a new span in the same trace.
     #[must_use]
     pub fn child(self) -> Self {
-        Self { span_id: random_u64().max(1), ..self }
+        Self {
+            span_id: random_u64().max(1),
+            ..self
+        }
     }
 }
 
 /// Writes the `traceparent`.
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "00-{:032x}-{:016x}-{:02x}", self.trace_id, self.span_id, u8::from(self.sampled))
+        write!(
+            f,
+            "00-{:032x}-{:016x}-{:02x}",
+            self.trace_id,
+            self.span_id,
+            u8::from(self.sampled)
+        )
     }
 }
 
@@ -109,8 +130,14 @@ mod tests {
 
     #[test]
     fn later_versions_are_read_as_far_as_known() {
-        for later in ["01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00", &format!("cc{}-what", &GIVEN[2..])] {
-            assert_eq!(TraceContext::parse(later).unwrap().trace_id, TraceContext::parse(GIVEN).unwrap().trace_id);
+        for later in [
+            "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00",
+            &format!("cc{}-what", &GIVEN[2..]),
+        ] {
+            assert_eq!(
+                TraceContext::parse(later).unwrap().trace_id,
+                TraceContext::parse(GIVEN).unwrap().trace_id
+            );
         }
     }
 

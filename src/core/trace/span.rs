@@ -102,18 +102,31 @@ struct Inner {
 redacted_debug!(Trace, this => context = this.0.context);
 
 impl Trace {
-    /// Returns the trace that a caller named by `traceparent` and `tracestate`, `None` if it named none.
+    /// Returns the trace that a caller named by `traceparent` and `tracestate`, `None` if it named
+    /// none.
     ///
     /// A malformed `tracestate` is dropped alone.
     #[must_use]
     pub fn received(parent: &str, trace_state: Option<&str>) -> Option<Self> {
         let context = TraceContext::parse(parent)?;
         let state = trace_state.and_then(state).map(Arc::from);
-        Some(Self(Arc::new(Inner { context, state, recorder: None })))
+        Some(Self(Arc::new(Inner {
+            context,
+            state,
+            recorder: None,
+        })))
     }
 
-    pub(super) fn new(context: TraceContext, state: Option<Arc<str>>, recorder: Option<Arc<dyn Recorder>>) -> Self {
-        Self(Arc::new(Inner { context, state, recorder }))
+    pub(super) fn new(
+        context: TraceContext,
+        state: Option<Arc<str>>,
+        recorder: Option<Arc<dyn Recorder>>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            context,
+            state,
+            recorder,
+        }))
     }
 
     /// Returns the position.
@@ -143,7 +156,14 @@ impl Trace {
     pub fn span(&self, name: impl FnOnce() -> Cow<'static, str>, kind: SpanKind) -> Option<Span> {
         let recorder = Arc::clone(self.0.recorder.as_ref()?);
         let parent = Some(self.0.context.span_id);
-        Some(Span::start(name(), kind, self.0.context.child(), parent, self.0.state.clone(), recorder))
+        Some(Span::start(
+            name(),
+            kind,
+            self.0.context.child(),
+            parent,
+            self.0.state.clone(),
+            recorder,
+        ))
     }
 }
 
@@ -181,7 +201,11 @@ impl Span {
             error: None,
         };
         let trace = Trace::new(context, state, Some(recorder));
-        Self { trace, started: Instant::now(), record: Some(Box::new(record)) }
+        Self {
+            trace,
+            started: Instant::now(),
+            record: Some(Box::new(record)),
+        }
     }
 
     /// Returns the trace for what is done within this span.
@@ -199,9 +223,15 @@ impl Span {
 
     /// Sets an attribute. The last value of a name counts.
     pub fn set(&mut self, name: &'static str, value: impl Into<Value>) {
-        let Some(record) = &mut self.record else { return };
+        let Some(record) = &mut self.record else {
+            return;
+        };
         let value = value.into();
-        match record.attributes.iter_mut().find(|(known, _)| *known == name) {
+        match record
+            .attributes
+            .iter_mut()
+            .find(|(known, _)| *known == name)
+        {
             Some((_, known)) => *known = value,
             None => record.attributes.push((name, value)),
         }
@@ -225,7 +255,10 @@ impl Span {
 
 impl Drop for Span {
     fn drop(&mut self) {
-        let (Some(mut record), Some(recorder)) = (self.record.take(), &self.trace.0.recorder) else { return };
+        let (Some(mut record), Some(recorder)) = (self.record.take(), &self.trace.0.recorder)
+        else {
+            return;
+        };
         record.end = record.start + self.started.elapsed();
         recorder.record(*record);
     }

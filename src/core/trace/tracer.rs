@@ -25,9 +25,16 @@ impl Tracer {
     /// For a trace that begins elsewhere, its `sampled` flag decides.
     #[must_use]
     pub fn new(recorder: Arc<dyn Recorder>, sample_ratio: f64) -> Self {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 2^56")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 0 and 2^56"
+        )]
         let threshold = (sample_ratio.clamp(0.0, 1.0) * (1_u64 << RANDOM_BITS) as f64) as u64;
-        Self { recorder, threshold }
+        Self {
+            recorder,
+            threshold,
+        }
     }
 
     /// Starts a span: a child of `parent`, or the first of a new trace.
@@ -43,12 +50,17 @@ impl Tracer {
             Some(parent) => parent.context(),
             None => {
                 let new = TraceContext::start(false);
-                TraceContext { sampled: self.samples(new.trace_id), ..new }
+                TraceContext {
+                    sampled: self.samples(new.trace_id),
+                    ..new
+                }
             }
         };
         if !context.sampled {
             // The decision is passed on, so that nobody further along records half a trace.
-            let trace = parent.cloned().unwrap_or_else(|| Trace::new(context, None, None));
+            let trace = parent
+                .cloned()
+                .unwrap_or_else(|| Trace::new(context, None, None));
             return (trace, None);
         }
         let state = parent.and_then(Trace::shared_state);
@@ -104,9 +116,17 @@ mod tests {
         drop(inner);
         drop(span);
         let spans = kept.0.lock().unwrap();
-        let [inner, outer] = &spans[..] else { panic!("{spans:?}") };
-        assert_eq!((outer.context.trace_id, outer.parent), (parent.context().trace_id, Some(0x00f0_67aa_0ba9_02b7)));
-        assert_eq!((inner.parent, inner.error.as_deref()), (Some(outer.context.span_id), Some("too late")));
+        let [inner, outer] = &spans[..] else {
+            panic!("{spans:?}")
+        };
+        assert_eq!(
+            (outer.context.trace_id, outer.parent),
+            (parent.context().trace_id, Some(0x00f0_67aa_0ba9_02b7))
+        );
+        assert_eq!(
+            (inner.parent, inner.error.as_deref()),
+            (Some(outer.context.span_id), Some("too late"))
+        );
         assert_eq!(outer.state.as_deref(), Some("rojo=1"));
     }
 

@@ -21,12 +21,21 @@ pub(super) struct Dial {
 
 impl Dial {
     /// Connects to the first address that answers.
-    pub(super) async fn connect(&self, host: &Host<String>, port: u16) -> Result<TcpStream, Trouble> {
-        self.rules.check_target(host, port).map_err(Trouble::Refused)?;
+    pub(super) async fn connect(
+        &self,
+        host: &Host<String>,
+        port: u16,
+    ) -> Result<TcpStream, Trouble> {
+        self.rules
+            .check_target(host, port)
+            .map_err(Trouble::Refused)?;
         for address in self.addresses(host).await? {
             // Why it does not answer is the network's business; the next one may.
-            if let Ok(Ok(stream)) = tokio::time::timeout(self.timeout, TcpStream::connect((address, port))).await {
-                // Without this each small message of a handshake waits for the one before; it works without, too.
+            if let Ok(Ok(stream)) =
+                tokio::time::timeout(self.timeout, TcpStream::connect((address, port))).await
+            {
+                // Without this each small message of a handshake waits for the one before; it works
+                // without, too.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }

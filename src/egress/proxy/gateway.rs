@@ -1,4 +1,5 @@
-//! Serves connections: checks password, target and rules, then opens a tunnel or forwards the request.
+//! Serves connections: checks password, target and rules, then opens a tunnel or forwards the
+//! request.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -71,7 +72,11 @@ impl Gateway {
             target,
             config,
             credential,
-            dial: Dial { rules, lookup, timeout },
+            dial: Dial {
+                rules,
+                lookup,
+                timeout,
+            },
             egress: egress.patient(config.idle_timeout),
             room: Arc::new(Semaphore::new(config.max_connections)),
             trouble: Mutex::default(),
@@ -100,7 +105,8 @@ impl Gateway {
     pub(super) async fn listen(self, listener: TcpListener) {
         let end = self.0.end.clone();
         let accepting = async {
-            // A connection that cannot be accepted is gone; without room the next one waits in the kernel.
+            // A connection that cannot be accepted is gone; without room the next one waits in the
+            // kernel.
             while let Ok(permit) = Arc::clone(&self.0.room).acquire_owned().await {
                 match listener.accept().await {
                     Ok((stream, _)) => {
@@ -142,25 +148,46 @@ impl Gateway {
         }
     }
 
-    async fn answer(self, request: Request<Incoming>, permit: Arc<OwnedSemaphorePermit>) -> Response<Body> {
+    async fn answer(
+        self,
+        request: Request<Incoming>,
+        permit: Arc<OwnedSemaphorePermit>,
+    ) -> Response<Body> {
         if !self.knows(request.headers()) {
             let mut response = status(StatusCode::PROXY_AUTHENTICATION_REQUIRED);
             let realm = header::HeaderValue::from_static("Basic realm=\"helmdeck\"");
-            response.headers_mut().insert(header::PROXY_AUTHENTICATE, realm);
+            response
+                .headers_mut()
+                .insert(header::PROXY_AUTHENTICATE, realm);
             return response;
         }
-        if request.method() == Method::CONNECT { self.connect(request, permit).await } else { self.pass(request).await }
+        if request.method() == Method::CONNECT {
+            self.connect(request, permit).await
+        } else {
+            self.pass(request).await
+        }
     }
 
     fn knows(&self, headers: &HeaderMap) -> bool {
-        let Some(expected) = &self.0.credential else { return true };
-        let given = headers.get(header::PROXY_AUTHORIZATION).map_or(&[][..], |value| value.as_bytes());
+        let Some(expected) = &self.0.credential else {
+            return true;
+        };
+        let given = headers
+            .get(header::PROXY_AUTHORIZATION)
+            .map_or(&[][..], |value| value.as_bytes());
         verify_slices_are_equal(given, expected.as_bytes()).is_ok()
     }
 
     /// Opens a tunnel.
-    async fn connect(self, request: Request<Incoming>, permit: Arc<OwnedSemaphorePermit>) -> Response<Body> {
-        let bare = request.uri().authority().filter(|_| request.uri().scheme().is_none());
+    async fn connect(
+        self,
+        request: Request<Incoming>,
+        permit: Arc<OwnedSemaphorePermit>,
+    ) -> Response<Body> {
+        let bare = request
+            .uri()
+            .authority()
+            .filter(|_| request.uri().scheme().is_none());
         let Some((host, port)) = bare.and_then(|authority| target_of(authority.as_str())) else {
             return status(StatusCode::BAD_REQUEST);
         };
@@ -193,13 +220,20 @@ impl Gateway {
         if self.0.target.admits(host, port) {
             return Ok(());
         }
-        Err(Trouble::Refused(Refused::new(&host.to_string(), "it is not what this connection is for")))
+        Err(Trouble::Refused(Refused::new(
+            &host.to_string(),
+            "it is not what this connection is for",
+        )))
     }
 
     /// Passes a request on, through a client that follows no redirect.
     async fn pass(self, request: Request<Incoming>) -> Response<Body> {
-        let Ok(url) = Url::parse(&request.uri().to_string()) else { return status(StatusCode::BAD_REQUEST) };
-        let (Some(host), Some(port), "http") = (url.host(), url.port_or_known_default(), url.scheme()) else {
+        let Ok(url) = Url::parse(&request.uri().to_string()) else {
+            return status(StatusCode::BAD_REQUEST);
+        };
+        let (Some(host), Some(port), "http") =
+            (url.host(), url.port_or_known_default(), url.scheme())
+        else {
             return status(StatusCode::BAD_REQUEST);
         };
         if !url.username().is_empty() || url.password().is_some() {
@@ -211,9 +245,13 @@ impl Gateway {
         if let Err(crate::Error::Refused(refused)) = self.0.egress.check_url(&url) {
             return self.refuse(Trouble::Refused(refused));
         }
-        let Ok(client) = self.0.egress.single_step_client().await else { return status(StatusCode::BAD_GATEWAY) };
+        let Ok(client) = self.0.egress.single_step_client().await else {
+            return status(StatusCode::BAD_GATEWAY);
+        };
         let (parts, body) = request.into_parts();
-        let mut sent = client.request(parts.method, url).headers(between_ends(parts.headers));
+        let mut sent = client
+            .request(parts.method, url)
+            .headers(between_ends(parts.headers));
         if !hyper::body::Body::is_end_stream(&body) {
             sent = sent.body(Body::wrap(body));
         }

@@ -1,7 +1,8 @@
 //! Proxy for external programs (git, sandboxed commands): they reach only what the guard allows.
 //!
-//! It speaks HTTP/1.1: `CONNECT host:port` opens a tunnel, and a request with an absolute `http:` address is passed on.
-//! Every target goes through the guard's own rules, and a connection goes to an address that was checked.
+//! It speaks HTTP/1.1: `CONNECT host:port` opens a tunnel, and a request with an absolute `http:`
+//! address is passed on. Every target goes through the guard's own rules, and a connection goes to
+//! an address that was checked.
 
 mod dial;
 mod gateway;
@@ -37,7 +38,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// Returns one host at one port; the name in any spelling of its case, with or without a final dot.
+    /// Returns one host at one port; the name in any spelling of its case, with or without a final
+    /// dot.
     #[must_use]
     pub fn only(host: Host<String>, port: u16) -> Self {
         Self::Only(settled(host), port)
@@ -114,7 +116,8 @@ impl Proxy {
 
     /// Returns the value of the header `Proxy-Authorization` that its requests need.
     ///
-    /// It goes into an environment variable; never into an argument, which every user of this machine can read.
+    /// It goes into an environment variable; never into an argument, which every user of this
+    /// machine can read.
     #[must_use]
     pub fn authorization(&self) -> String {
         authorization(&self.password)
@@ -147,10 +150,16 @@ impl Egress {
         let end = CancellationToken::new();
         let gateway = Gateway::new(self, target, config, Some(&password), end.clone());
         tokio::spawn(gateway.clone().listen(listener));
-        Ok(Proxy { address, password, gateway, _end: end.drop_guard() })
+        Ok(Proxy {
+            address,
+            password,
+            gateway,
+            _end: end.drop_guard(),
+        })
     }
 
-    /// Makes a proxy that serves connections handed to it, for a socket that only one program can reach.
+    /// Makes a proxy that serves connections handed to it, for a socket that only one program can
+    /// reach.
     ///
     /// It asks for no password. Its tunnels end with `end`.
     #[must_use]
@@ -178,7 +187,9 @@ fn target_of(authority: &str) -> Option<(Host<String>, u16)> {
     }
     let url = Url::parse(&format!("http://{authority}/")).ok()?;
     let host = settled(url.host()?.to_owned());
-    let written = authority.rsplit_once(':').filter(|(_, port)| !port.contains(']'))?;
+    let written = authority
+        .rsplit_once(':')
+        .filter(|(_, port)| !port.contains(']'))?;
     Some((host, written.1.parse().ok()?))
 }
 

@@ -18,7 +18,10 @@ where
     B: AsyncRead + AsyncWrite + Unpin,
 {
     let moves = Arc::new(AtomicU64::new(0));
-    let mut far = Counted { inner: far, moves: Arc::clone(&moves) };
+    let mut far = Counted {
+        inner: far,
+        moves: Arc::clone(&moves),
+    };
     tokio::select! {
         // How it ends is between the two that talk.
         _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
@@ -51,7 +54,11 @@ impl<S> Counted<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.inner).poll_read(cx, buffer);
         self.note(&poll);
         poll
@@ -59,7 +66,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.inner).poll_write(cx, bytes);
         self.note(&poll);
         poll

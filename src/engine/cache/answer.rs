@@ -12,7 +12,8 @@ use helmdeck_core::numbers::micros;
 use helmdeck_core::outcome::{Remark, UsedGrant};
 use helmdeck_core::secrets::credential_tag;
 use helmdeck_core::{
-    ArtifactRef, CacheInfo, CacheStatus, Code, Error, Json, Outcome, PackName, Result, Timestamp, Version,
+    ArtifactRef, CacheInfo, CacheStatus, Code, Error, Json, Outcome, PackName, Result, Timestamp,
+    Version,
 };
 use helmdeck_memory::Namespace;
 use serde::{Deserialize, Serialize};
@@ -25,10 +26,12 @@ const FORMAT: u8 = 1;
 const ARTIFACT_BYTES: usize = 512;
 /// Approximate size of the head of a stored row.
 const HEAD_BYTES: usize = 224;
-/// Size in bytes below which an output from the store is copied, so that the head before it does not stay in memory.
+/// Size in bytes below which an output from the store is copied, so that the head before it does
+/// not stay in memory.
 const COPY_BELOW: usize = 4 << 10;
 
-/// Returns the memory that an allocation of `bytes` takes, with the allocator's own header and rounding.
+/// Returns the memory that an allocation of `bytes` takes, with the allocator's own header and
+/// rounding.
 pub(super) const fn block(bytes: usize) -> usize {
     let bytes = (bytes + 8).next_multiple_of(16);
     if bytes < 32 { 32 } else { bytes }
@@ -58,7 +61,10 @@ pub(crate) struct StoredError {
 
 impl StoredError {
     pub(crate) fn new(error: &Error) -> Self {
-        Self { code: error.code(), message: error.message().into() }
+        Self {
+            code: error.code(),
+            message: error.message().into(),
+        }
     }
 }
 
@@ -79,7 +85,8 @@ pub(crate) struct Answer {
     cost_us: u64,
     /// Number of its upstream requests.
     pub(crate) upstream_calls: u32,
-    /// Invalidated: not stored, purged, replaced or evicted. It goes only to waiters that have it already.
+    /// Invalidated: not stored, purged, replaced or evicted. It goes only to waiters that have it
+    /// already.
     invalid: AtomicBool,
     /// Read from the hot tier since the store was told last.
     read: AtomicBool,
@@ -103,9 +110,19 @@ impl Extras {
     /// Returns the memory that they take.
     fn weight(&self) -> usize {
         let name = |one: &UsedGrant| block(one.pack.as_str().len()) + block(one.grant.name.len());
-        let used: usize = self.used.iter().map(|one| size_of::<UsedGrant>() + name(one)).sum();
-        let validator = self.validator.as_ref().map_or(0, |validator| shared(validator.len()));
-        let error = self.error.as_ref().map_or(0, |error| shared(error.message.len()));
+        let used: usize = self
+            .used
+            .iter()
+            .map(|one| size_of::<UsedGrant>() + name(one))
+            .sum();
+        let validator = self
+            .validator
+            .as_ref()
+            .map_or(0, |validator| shared(validator.len()));
+        let error = self
+            .error
+            .as_ref()
+            .map_or(0, |error| shared(error.message.len()));
         block(size_of::<Self>()) + self.artifacts.len() * ARTIFACT_BYTES + used + validator + error
     }
 }
@@ -134,13 +151,19 @@ struct AnswerHead {
 ///
 /// So a purge of the answers made with one of them covers this answer.
 fn marked(location: Arc<Location>, used: &[UsedGrant]) -> Arc<Location> {
-    let tags = used.iter().map(|one| credential_tag(&one.grant.name)).filter(|tag| !location.tags.contains(tag));
+    let tags = used
+        .iter()
+        .map(|one| credential_tag(&one.grant.name))
+        .filter(|tag| !location.tags.contains(tag));
     let tags: BTreeSet<String> = tags.collect();
     if tags.is_empty() {
         return location;
     }
     let tags = location.tags.iter().cloned().chain(tags).collect();
-    Arc::new(Location { tags, ..(*location).clone() })
+    Arc::new(Location {
+        tags,
+        ..(*location).clone()
+    })
 }
 
 /// The times of an answer.
@@ -181,11 +204,20 @@ impl Answer {
     }
 
     /// Makes an answer of an error.
-    pub(crate) fn of_error(location: Arc<Location>, error: &Error, times: Times, cost: Duration) -> Self {
+    pub(crate) fn of_error(
+        location: Arc<Location>,
+        error: &Error,
+        times: Times,
+        cost: Duration,
+    ) -> Self {
         Self {
             location,
             output: Json::from_trusted(Bytes::from_static(b"null")),
-            extras: Extras { error: Some(StoredError::new(error)), ..Extras::default() }.boxed(),
+            extras: Extras {
+                error: Some(StoredError::new(error)),
+                ..Extras::default()
+            }
+            .boxed(),
             made_at: times.made_at,
             fresh_until: times.fresh_until,
             hard_until: times.hard_until,
@@ -199,11 +231,22 @@ impl Answer {
 
     /// Returns the same answer, revalidated.
     ///
-    /// It has new times, a new validator if there is one, and the grants that were used to confirm it.
-    pub(crate) fn renewed(&self, validator: Option<Arc<str>>, times: Times, confirmed_with: &[UsedGrant]) -> Self {
+    /// It has new times, a new validator if there is one, and the grants that were used to confirm
+    /// it.
+    pub(crate) fn renewed(
+        &self,
+        validator: Option<Arc<str>>,
+        times: Times,
+        confirmed_with: &[UsedGrant],
+    ) -> Self {
         let known = self.extras();
         let mut used = known.used.clone();
-        used.extend(confirmed_with.iter().filter(|one| !known.used.contains(one)).cloned());
+        used.extend(
+            confirmed_with
+                .iter()
+                .filter(|one| !known.used.contains(one))
+                .cloned(),
+        );
         Self {
             location: marked(Arc::clone(&self.location), &used),
             output: self.output.clone(),
@@ -256,21 +299,37 @@ impl Answer {
 
     /// Returns the memory that the answer takes.
     pub(super) fn weight(&self) -> usize {
-        let Namespace { tenant, subject, session } = &self.location.namespace;
-        let names =
-            shared(tenant.len()) + shared(subject.len()) + session.as_ref().map_or(0, |session| shared(session.len()));
+        let Namespace {
+            tenant,
+            subject,
+            session,
+        } = &self.location.namespace;
+        let names = shared(tenant.len())
+            + shared(subject.len())
+            + session.as_ref().map_or(0, |session| shared(session.len()));
         let tag = |tag: &String| size_of::<String>() + block(tag.len());
-        let tags = if self.location.tags.is_empty() { 0 } else { shared(self.location.tags.iter().map(tag).sum()) };
+        let tags = if self.location.tags.is_empty() {
+            0
+        } else {
+            shared(self.location.tags.iter().map(tag).sum())
+        };
         let length = self.output.bytes().len();
         // Once the output's bytes are shared, they have their own counter.
-        let output = block(length) + block(3 * size_of::<usize>()) + if length < COPY_BELOW { 0 } else { HEAD_BYTES };
+        let output = block(length)
+            + block(3 * size_of::<usize>())
+            + if length < COPY_BELOW { 0 } else { HEAD_BYTES };
         let extras = self.extras.as_ref().map_or(0, |extras| extras.weight());
         shared(size_of::<Self>()) + shared(size_of::<Location>()) + names + tags + output + extras
     }
 
     /// Returns the plaintext that is sealed: format, length of the head, head, output.
     pub(crate) fn encode(&self, contract: &str) -> Bytes {
-        let Extras { error, artifacts, validator, used } = self.extras();
+        let Extras {
+            error,
+            artifacts,
+            validator,
+            used,
+        } = self.extras();
         let head = AnswerHead {
             contract: contract.to_owned(),
             made_at: self.made_at,
@@ -309,7 +368,11 @@ impl Answer {
         }
         // The seal authenticates these bytes: they were JSON when they were encoded.
         let output = bytes.slice(5 + length..);
-        let output = if output.len() < COPY_BELOW { Bytes::copy_from_slice(&output) } else { output };
+        let output = if output.len() < COPY_BELOW {
+            Bytes::copy_from_slice(&output)
+        } else {
+            output
+        };
         Some(Self {
             location: marked(location, &head.used),
             output: Json::from_trusted(output),
@@ -335,8 +398,18 @@ impl Answer {
     ///
     /// # Errors
     /// The error that is stored instead of an output.
-    pub(crate) fn outcome(&self, status: CacheStatus, now: Timestamp, fresh_until: Timestamp) -> Result<Outcome> {
-        let Extras { error, artifacts, used, .. } = self.extras();
+    pub(crate) fn outcome(
+        &self,
+        status: CacheStatus,
+        now: Timestamp,
+        fresh_until: Timestamp,
+    ) -> Result<Outcome> {
+        let Extras {
+            error,
+            artifacts,
+            used,
+            ..
+        } = self.extras();
         if let Some(stored) = error {
             return Err(Error::new(stored.code, stored.message.to_string()));
         }
@@ -358,7 +431,10 @@ impl Answer {
                 retry_after: None,
             }),
             pending: false,
-            remark: Remark { used: used.clone(), ..Remark::default() },
+            remark: Remark {
+                used: used.clone(),
+                ..Remark::default()
+            },
         })
     }
 }

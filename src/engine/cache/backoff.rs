@@ -1,8 +1,10 @@
-//! What is not asked for a while: answers whose renewal failed, and upstreams that refuse every request.
+//! What is not asked for a while: answers whose renewal failed, and upstreams that refuse every
+//! request.
 //!
-//! Nothing is asked before the wait is over: at least as long as the upstream wants, else 1 s, doubled with each failure
-//! up to 1 min. Then one call at a time probes; its success ends the wait. Waits are shared through the system database,
-//! as far as it can be reached: other processes read them once a second, while calls miss.
+//! Nothing is asked before the wait is over: at least as long as the upstream wants, else 1 s,
+//! doubled with each failure up to 1 min. Then one call at a time probes; its success ends the
+//! wait. Waits are shared through the system database, as far as it can be reached: other processes
+//! read them once a second, while calls miss.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -51,7 +53,11 @@ impl BackoffKey {
     }
 
     fn from_digest(digest: &[u8; 32]) -> Self {
-        Self(digest[..16].iter().fold(0, |key, byte| key << 8 | u128::from(*byte)))
+        Self(
+            digest[..16]
+                .iter()
+                .fold(0, |key, byte| key << 8 | u128::from(*byte)),
+        )
     }
 
     /// Returns its name in the system database.
@@ -76,7 +82,9 @@ impl Wait {
     /// Returns how long nothing is asked.
     fn left(&self, now: Timestamp) -> Option<Duration> {
         let waits = now >= self.noted_at && now < self.until;
-        waits.then(|| self.until.since(now)).or(self.probed.then_some(PROBE_WAIT))
+        waits
+            .then(|| self.until.since(now))
+            .or(self.probed.then_some(PROBE_WAIT))
     }
 }
 
@@ -97,7 +105,9 @@ pub(crate) struct HeldBack(pub(crate) &'static str);
 impl HeldBack {
     /// Returns the reason of an error of a call that was held back.
     pub(crate) fn reason(error: &Error) -> Option<&'static str> {
-        std::error::Error::source(error)?.downcast_ref::<Self>().map(|held| held.0)
+        std::error::Error::source(error)?
+            .downcast_ref::<Self>()
+            .map(|held| held.0)
     }
 }
 
@@ -121,7 +131,11 @@ impl Backoffs {
     }
 
     /// Begins to ask; the wait if any of the keys is not asked now.
-    pub(crate) fn ask(self: &Arc<Self>, keys: &[BackoffKey], now: Timestamp) -> Result<AskPermit, Duration> {
+    pub(crate) fn ask(
+        self: &Arc<Self>,
+        keys: &[BackoffKey],
+        now: Timestamp,
+    ) -> Result<AskPermit, Duration> {
         let mut waits = self.waits.lock();
         if let Some(left) = left(&waits, keys, now) {
             return Err(left);
@@ -133,16 +147,27 @@ impl Backoffs {
                 probes.push(*key);
             }
         }
-        Ok(AskPermit { backoffs: Arc::clone(self), probes })
+        Ok(AskPermit {
+            backoffs: Arc::clone(self),
+            probes,
+        })
     }
 
     /// Notes what is left of a quota.
     pub(crate) fn note_quota(&self, upstream: BackoffKey, quota: Quota, now: Timestamp) {
-        self.quotas.lock().insert(upstream, (quota.remaining, now.saturating_add(quota.reset)));
+        self.quotas
+            .lock()
+            .insert(upstream, (quota.remaining, now.saturating_add(quota.reset)));
     }
 
-    /// Returns how long an upstream is not asked because no more than `keep` requests of its quota are left.
-    pub(crate) fn quota_kept(&self, upstream: BackoffKey, keep: u64, now: Timestamp) -> Option<Duration> {
+    /// Returns how long an upstream is not asked because no more than `keep` requests of its quota
+    /// are left.
+    pub(crate) fn quota_kept(
+        &self,
+        upstream: BackoffKey,
+        keep: u64,
+        now: Timestamp,
+    ) -> Option<Duration> {
         let &(remaining, reset_at) = self.quotas.lock().get(&upstream)?;
         (remaining <= keep && now < reset_at).then(|| reset_at.since(now))
     }
@@ -157,20 +182,36 @@ impl Backoffs {
             }
             *read_at = Some(at);
         }
-        let Ok(Ok(shared)) = tokio::time::timeout(SHARE_EVERY, system.backoffs(now)).await else { return };
-        let read = |(name, until): (String, _)| Some((BackoffKey(u128::from_str_radix(&name, 16).ok()?), until));
+        let Ok(Ok(shared)) = tokio::time::timeout(SHARE_EVERY, system.backoffs(now)).await else {
+            return;
+        };
+        let read = |(name, until): (String, _)| {
+            Some((BackoffKey(u128::from_str_radix(&name, 16).ok()?), until))
+        };
         let mut waits = self.waits.lock();
-        // A wait that another process has ended is over here too: nothing is asked before its time has passed.
+        // A wait that another process has ended is over here too: nothing is asked before its time
+        // has passed.
         for (key, until) in shared.into_iter().filter_map(read) {
-            let wait = waits.entry(key).or_insert(Wait { until, noted_at: now, failures: 1, probed: false });
+            let wait = waits.entry(key).or_insert(Wait {
+                until,
+                noted_at: now,
+                failures: 1,
+                probed: false,
+            });
             wait.until = wait.until.max(until);
         }
     }
 }
 
 /// Returns how long any of the keys is not asked.
-fn left(waits: &HashMap<BackoffKey, Wait>, keys: &[BackoffKey], now: Timestamp) -> Option<Duration> {
-    keys.iter().filter_map(|key| waits.get(key)?.left(now)).max()
+fn left(
+    waits: &HashMap<BackoffKey, Wait>,
+    keys: &[BackoffKey],
+    now: Timestamp,
+) -> Option<Duration> {
+    keys.iter()
+        .filter_map(|key| waits.get(key)?.left(now))
+        .max()
 }
 
 /// Permit of a call to ask. Dropped without an end, it lets the next call probe.
@@ -182,9 +223,11 @@ pub(crate) struct AskPermit {
 }
 
 impl AskPermit {
-    /// Notes what the call came to: waits of the keys that failed, and the end of all others that it probed.
+    /// Notes what the call came to: waits of the keys that failed, and the end of all others that
+    /// it probed.
     ///
-    /// `asked` is the wait that the upstream wants. Returns until when each failed key is not asked.
+    /// `asked` is the wait that the upstream wants. Returns until when each failed key is not
+    /// asked.
     pub(crate) fn ended(
         mut self,
         failed: &[BackoffKey],
@@ -200,14 +243,21 @@ impl AskPermit {
             waits.retain(|_, wait| wait.probed || wait.until.saturating_add(LONGEST_WAIT) > now);
         }
         let note = |key: &BackoffKey| {
-            let new = Wait { until: now, noted_at: now, failures: 0, probed: false };
+            let new = Wait {
+                until: now,
+                noted_at: now,
+                failures: 0,
+                probed: false,
+            };
             let wait = waits.entry(*key).or_insert(new);
             let probed = probes.contains(key);
             // Calls that began before the first failure are no further ones.
             if probed || wait.failures == 0 {
                 wait.failures = wait.failures.saturating_add(1);
             }
-            let doubled = FIRST_WAIT.saturating_mul(1 << (wait.failures - 1).min(6)).min(LONGEST_WAIT);
+            let doubled = FIRST_WAIT
+                .saturating_mul(1 << (wait.failures - 1).min(6))
+                .min(LONGEST_WAIT);
             let next = asked.unwrap_or_default().max(jittered(doubled, 1.0..=1.25));
             wait.until = wait.until.max(now.saturating_add(next));
             wait.noted_at = now;
@@ -235,16 +285,20 @@ impl Drop for AskPermit {
 /// Writes waits for other processes. A failure costs them a request, never a call.
 pub(crate) async fn share(system: &System, waits: &[(BackoffKey, Timestamp)]) {
     for (key, until) in waits {
-        let written = tokio::time::timeout(SHARE_EVERY, system.back_off(&key.stored(), *until)).await;
+        let written =
+            tokio::time::timeout(SHARE_EVERY, system.back_off(&key.stored(), *until)).await;
         if !matches!(written, Ok(Ok(()))) {
             tracing::debug!("a wait of an upstream was not shared with other processes");
         }
     }
 }
 
-/// Returns whether an error means trouble of the upstream or of this machine, which a stale answer may cover.
+/// Returns whether an error means trouble of the upstream or of this machine, which a stale answer
+/// may cover.
 ///
-/// RFC 5861 section 4 names 500, 502, 503 and 504: this machine or the one behind the pack. A used-up quota counts too.
+/// RFC 5861 section 4 names 500, 502, 503 and 504: this machine or the one behind the pack. A
+/// used-up quota counts too.
 pub(crate) fn is_trouble(error: &Error) -> bool {
-    error.code().fault() == Fault::Host || matches!(error.code(), Code::HandlerFailed | Code::RateLimited)
+    error.code().fault() == Fault::Host
+        || matches!(error.code(), Code::HandlerFailed | Code::RateLimited)
 }

@@ -17,10 +17,16 @@ pub(crate) struct Breaker {
 
 impl Breaker {
     pub(crate) const fn new(threshold: u32, open_for: Duration) -> Self {
-        Self { threshold, open_for, failures: AtomicU32::new(0), open_until: AtomicU64::new(0) }
+        Self {
+            threshold,
+            open_for,
+            failures: AtomicU32::new(0),
+            open_until: AtomicU64::new(0),
+        }
     }
 
-    /// Returns whether the store may be used. While open, one caller per `open_for` passes as a probe.
+    /// Returns whether the store may be used. While open, one caller per `open_for` passes as a
+    /// probe.
     pub(crate) fn allows(&self, now: Duration) -> bool {
         let until = self.open_until.load(Ordering::Acquire);
         if until == 0 {
@@ -31,7 +37,12 @@ impl Breaker {
         now >= until
             && self
                 .open_until
-                .compare_exchange(until, now + micros(self.open_for), Ordering::AcqRel, Ordering::Acquire)
+                .compare_exchange(
+                    until,
+                    now + micros(self.open_for),
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                )
                 .is_ok()
     }
 
@@ -43,11 +54,16 @@ impl Breaker {
 
     /// Records a failure; returns whether this opened the breaker.
     pub(crate) fn failed(&self, now: Duration) -> bool {
-        let failures = self.failures.fetch_add(1, Ordering::AcqRel).saturating_add(1);
+        let failures = self
+            .failures
+            .fetch_add(1, Ordering::AcqRel)
+            .saturating_add(1);
         if failures < self.threshold {
             return false;
         }
-        self.open_until.swap(micros(now) + micros(self.open_for), Ordering::AcqRel) == 0
+        self.open_until
+            .swap(micros(now) + micros(self.open_for), Ordering::AcqRel)
+            == 0
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -61,7 +77,9 @@ impl Breaker {
 }
 
 fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).max(1)
+    u64::try_from(duration.as_micros())
+        .unwrap_or(u64::MAX)
+        .max(1)
 }
 
 #[cfg(test)]
@@ -75,13 +93,21 @@ mod tests {
         assert!(!breaker.failed(at(1)) && !breaker.failed(at(1)) && breaker.allows(at(1)));
         assert!(breaker.failed(at(1)) && breaker.is_open());
         assert!(!breaker.allows(at(3)));
-        assert!(breaker.skips(at(3)) && !breaker.skips(at(6)), "a probe is due");
+        assert!(
+            breaker.skips(at(3)) && !breaker.skips(at(6)),
+            "a probe is due"
+        );
         assert!(breaker.allows(at(6)), "the probe");
         assert!(!breaker.allows(at(6)), "one probe at a time");
         breaker.failed(at(6));
         assert!(!breaker.allows(at(10)));
         assert!(breaker.allows(at(11)));
-        assert!(breaker.succeeded() && !breaker.is_open() && breaker.allows(at(11)) && !breaker.skips(at(11)));
+        assert!(
+            breaker.succeeded()
+                && !breaker.is_open()
+                && breaker.allows(at(11))
+                && !breaker.skips(at(11))
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Singleflight across processes, for packs that enable it.
 //!
-//! The process that runs the handler holds a lock in the shared store. If the lock fails, the handler runs anyway: that
-//! costs one run too many, never the call.
+//! The process that runs the handler holds a lock in the shared store. If the lock fails, the
+//! handler runs anyway: that costs one run too many, never the call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use tokio::time::Instant;
 use super::hub::{Hub, SLOW, TOO_LONG};
 use super::key::{Key, hex};
 
-/// Extra time for which a lock is held after the handler's timeout: the answer has to reach the store.
+/// Extra time for which a lock is held after the handler's timeout: the answer has to reach the
+/// store.
 const SLACK: Duration = Duration::from_secs(10);
 /// Budget of taking a lock, as a multiple of that of a read. Taking a lock is a write.
 const READS: u32 = 10;
@@ -63,7 +64,11 @@ impl LockWaiter {
             }
             Ok(None) => {
                 self.waited = true;
-                tokio::time::sleep_until(self.until.min(Instant::now() + jittered(self.pause, 0.5..=1.5))).await;
+                tokio::time::sleep_until(
+                    self.until
+                        .min(Instant::now() + jittered(self.pause, 0.5..=1.5)),
+                )
+                .await;
                 self.pause = (self.pause * 3 / 2).min(PAUSES.1);
                 Attempt::Held
             }

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 pub struct CacheConfig {
     /// Memory limit of the hot tier: answers, their keys, and a tenth for aliases.
     ///
-    /// Default 64 MiB; 0 turns the tier off. An answer of more than 7 MiB may be kept in the store only.
+    /// Default 64 MiB; 0 turns the tier off. An answer of more than 7 MiB may be kept in the store
+    /// only.
     #[serde(with = "size")]
     pub hot_bytes: u64,
     /// Least time budget of a read of the store; after it the handler runs. Default 50 ms.
@@ -51,12 +52,13 @@ pub struct CacheConfig {
     pub counters_interval: Duration,
     /// What a pack with `invalidates` does while the store cannot be reached. Default `run`.
     pub on_store_lost: OnStoreLost,
-    /// Directives that callers may not use, per scope: `{ shared = ["bypass", "refresh"] }`. Default none.
+    /// Directives that callers may not use, per scope: `{ shared = ["bypass", "refresh"] }`.
+    /// Default none.
     pub forbid_directives: BTreeMap<Scope, Vec<String>>,
     /// Age from which callers may have a fresh answer made anew, per scope: `{ shared = "10s" }`.
     ///
-    /// A younger one is served, whatever the caller asks for. Administrators may always. Default: for `shared` none while
-    /// it is fresh, for other scopes every one.
+    /// A younger one is served, whatever the caller asks for. Administrators may always. Default:
+    /// for `shared` none while it is fresh, for other scopes every one.
     pub min_age: BTreeMap<Scope, MinAge>,
 }
 
@@ -64,7 +66,8 @@ pub struct CacheConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnStoreLost {
-    /// It runs. What it invalidates is purged once the store is back, and the outcome says that this is pending.
+    /// It runs. What it invalidates is purged once the store is back, and the outcome says that
+    /// this is pending.
     Run,
     /// It is refused with `overloaded` before it runs.
     RefuseWrites,

@@ -1,7 +1,7 @@
 //! Plaintext counters per pack: what the cache did and saved.
 //!
-//! They are kept in the system database, so that `cache stats` and `cache savings` work without the memory key. They
-//! hold only names and numbers, never data of a call.
+//! They are kept in the system database, so that `cache stats` and `cache savings` work without the
+//! memory key. They hold only names and numbers, never data of a call.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,8 +36,12 @@ impl Counters {
 
     pub(crate) fn saved(&self, saved: Saved) {
         self.saved_calls.fetch_add(1, Ordering::Relaxed);
-        self.saved_micros.fetch_add(u64::try_from(saved.time.as_micros()).unwrap_or(0), Ordering::Relaxed);
-        self.saved_upstream.fetch_add(u64::from(saved.upstream_calls), Ordering::Relaxed);
+        self.saved_micros.fetch_add(
+            u64::try_from(saved.time.as_micros()).unwrap_or(0),
+            Ordering::Relaxed,
+        );
+        self.saved_upstream
+            .fetch_add(u64::from(saved.upstream_calls), Ordering::Relaxed);
     }
 
     /// Returns the savings since the start.
@@ -50,17 +54,22 @@ impl Counters {
     /// Takes the counts as (name, count), without zeros.
     fn take(&self) -> Vec<(&'static str, u64)> {
         let mut taken = self.taken.lock();
-        let statuses = CacheStatus::ALL.iter().map(|status| (status.as_str(), &self.by_status[*status as usize]));
+        let statuses = CacheStatus::ALL
+            .iter()
+            .map(|status| (status.as_str(), &self.by_status[*status as usize]));
         let savings = [
             ("saved_calls", &self.saved_calls),
             ("saved_us", &self.saved_micros),
             ("saved_upstream_calls", &self.saved_upstream),
         ];
-        let savings = savings.into_iter().zip(taken.iter_mut()).map(|((name, counter), taken)| {
-            let count = counter.swap(0, Ordering::Relaxed);
-            *taken += count;
-            (name, count)
-        });
+        let savings = savings
+            .into_iter()
+            .zip(taken.iter_mut())
+            .map(|((name, counter), taken)| {
+                let count = counter.swap(0, Ordering::Relaxed);
+                *taken += count;
+                (name, count)
+            });
         statuses
             .map(|(name, counter)| (name, counter.swap(0, Ordering::Relaxed)))
             .chain(savings)
@@ -84,7 +93,11 @@ impl AllCounters {
 
     /// Returns what cached answers of each pack saved since the start.
     pub(crate) fn savings(&self) -> Vec<(String, Savings)> {
-        self.0.lock().iter().map(|(pack, counters)| (pack.clone(), counters.savings())).collect()
+        self.0
+            .lock()
+            .iter()
+            .map(|(pack, counters)| (pack.clone(), counters.savings()))
+            .collect()
     }
 
     /// Takes the counts since the last time.
@@ -92,7 +105,11 @@ impl AllCounters {
         let all = self.0.lock();
         all.iter()
             .flat_map(|(pack, counters)| {
-                let counted = |(name, value): (&str, u64)| Counter { pack: pack.clone(), name: name.to_owned(), value };
+                let counted = |(name, value): (&str, u64)| Counter {
+                    pack: pack.clone(),
+                    name: name.to_owned(),
+                    value,
+                };
                 counters.take().into_iter().map(counted).collect::<Vec<_>>()
             })
             .collect()

@@ -64,7 +64,10 @@ impl Explanation {
     /// Returns the explanation for people, a line a fact.
     #[must_use]
     pub fn render(&self) -> String {
-        let key = self.key.as_deref().unwrap_or("none: no memory key is set, so nothing is cached");
+        let key = self
+            .key
+            .as_deref()
+            .unwrap_or("none: no memory key is set, so nothing is cached");
         let mut text = format!("pack       {}\nkey        {key}\n", self.pack);
         for (name, value) in &self.key_parts {
             let _ = writeln!(text, "  {name:<11} {value}");
@@ -72,8 +75,15 @@ impl Explanation {
         if !self.tags.is_empty() {
             let _ = writeln!(text, "tags       {}", self.tags.join(", "));
         }
-        let age = self.age_s.map(|age| format!(", {age:.0} s old")).unwrap_or_default();
-        let until = self.fresh_until.as_deref().map(|until| format!(", fresh until {until}")).unwrap_or_default();
+        let age = self
+            .age_s
+            .map(|age| format!(", {age:.0} s old"))
+            .unwrap_or_default();
+        let until = self
+            .fresh_until
+            .as_deref()
+            .map(|until| format!(", fresh until {until}"))
+            .unwrap_or_default();
         let _ = writeln!(text, "entry      {}{age}{until}", self.entry);
         if let Some(why) = &self.refused {
             let _ = writeln!(text, "not kept   the last answer: {why}");
@@ -97,16 +107,32 @@ impl Explanation {
 }
 
 /// Explains a call that was validated and whose credentials are resolved.
-pub(crate) async fn explain(cache: &PackCache, call: &Call, located: &Located) -> Result<Explanation> {
+pub(crate) async fn explain(
+    cache: &PackCache,
+    call: &Call,
+    located: &Located,
+) -> Result<Explanation> {
     let (hub, location) = (&cache.hub, &located.location);
     let digests = cache.digests(located)?;
     let spec = cache.spec()?;
     let now = hub.clock.now();
-    let mut key_parts = clear_parts(&cache.manifest, spec, &location.namespace, digests.contract.clone());
-    key_parts.extend([("credentials", digests.credentials.clone()), ("input", digests.input.clone())]);
+    let mut key_parts = clear_parts(
+        &cache.manifest,
+        spec,
+        &location.namespace,
+        digests.contract.clone(),
+    );
+    key_parts.extend([
+        ("credentials", digests.credentials.clone()),
+        ("input", digests.input.clone()),
+    ]);
     let found = match hub.hot.get(&location.key) {
         Some(found) => Some(found),
-        None => hub.read(location, &located.contract.hex, cache.read_budget()).await.ok().map(std::sync::Arc::new),
+        None => hub
+            .read(location, &located.contract.hex, cache.read_budget())
+            .await
+            .ok()
+            .map(std::sync::Arc::new),
     };
     let found = found.filter(|found| cache.may_still_use(found, call));
     let entry = match &found {
@@ -124,7 +150,11 @@ pub(crate) async fn explain(cache: &PackCache, call: &Call, located: &Located) -
         ("credentials", digests.credentials),
         ("input", digests.input),
     ]);
-    let nearest = if found.is_none() { nearest(cache, located, &ours).await } else { None };
+    let nearest = if found.is_none() {
+        nearest(cache, located, &ours).await
+    } else {
+        None
+    };
     Ok(Explanation {
         pack: location.pack.to_string(),
         key_parts,
@@ -132,10 +162,17 @@ pub(crate) async fn explain(cache: &PackCache, call: &Call, located: &Located) -
         stored_key: Some(location.key.stored(&location.pack, location.version)),
         tags: shown(&location.tags),
         entry,
-        age_s: found.as_ref().map(|found| now.since(found.made_at).as_secs_f64()),
-        fresh_until: found.as_ref().map(|found| cache.bounds(found).0.to_rfc3339()),
+        age_s: found
+            .as_ref()
+            .map(|found| now.since(found.made_at).as_secs_f64()),
+        fresh_until: found
+            .as_ref()
+            .map(|found| cache.bounds(found).0.to_rfc3339()),
         nearest,
-        refused: hub.refusals.last(location.key, hub.system.as_ref(), &*hub.clock).await,
+        refused: hub
+            .refusals
+            .last(location.key, hub.system.as_ref(), &*hub.clock)
+            .await,
     })
 }
 
@@ -171,12 +208,19 @@ fn clear_parts(
     namespace: &Namespace,
     contract: String,
 ) -> BTreeMap<&'static str, String> {
-    let session = namespace.session.as_deref().map(|session| format!("/{session}")).unwrap_or_default();
+    let session = namespace
+        .session
+        .as_deref()
+        .map(|session| format!("/{session}"))
+        .unwrap_or_default();
     BTreeMap::from([
         ("pack", manifest.name.to_string()),
         ("version", manifest.version.to_string()),
         ("scope", spec.scope.as_str().to_owned()),
-        ("namespace", format!("{}/{}{session}", namespace.tenant, namespace.subject)),
+        (
+            "namespace",
+            format!("{}/{}{session}", namespace.tenant, namespace.subject),
+        ),
         ("contract", contract),
     ])
 }
@@ -186,16 +230,39 @@ fn shown(tags: &[String]) -> Vec<String> {
     tags.iter().filter(|tag| !is_family(tag)).cloned().collect()
 }
 
-async fn nearest(cache: &PackCache, located: &Located, ours: &BTreeMap<&'static str, String>) -> Option<Nearest> {
+async fn nearest(
+    cache: &PackCache,
+    located: &Located,
+    ours: &BTreeMap<&'static str, String>,
+) -> Option<Nearest> {
     let location = &located.location;
-    let page = Page { limit: 1000, after: None };
-    let listed =
-        cache.hub.store.list(&location.namespace, Kind::Cache, &format!("{}/", location.pack), page).await.ok()?;
+    let page = Page {
+        limit: 1000,
+        after: None,
+    };
+    let listed = cache
+        .hub
+        .store
+        .list(
+            &location.namespace,
+            Kind::Cache,
+            &format!("{}/", location.pack),
+            page,
+        )
+        .await
+        .ok()?;
     let differences = |entry: &EntryMeta| -> Vec<&'static str> {
-        PARTS.iter().copied().filter(|part| entry.attributes.get(*part) != ours.get(part)).collect()
+        PARTS
+            .iter()
+            .copied()
+            .filter(|part| entry.attributes.get(*part) != ours.get(part))
+            .collect()
     };
     // Newest first, so the newest of equally near entries is chosen.
-    let nearest = listed.entries.iter().min_by_key(|entry| differences(entry).len())?;
+    let nearest = listed
+        .entries
+        .iter()
+        .min_by_key(|entry| differences(entry).len())?;
     Some(Nearest {
         stored_key: nearest.key.clone(),
         written_at: Timestamp::to_rfc3339(nearest.updated_at),

@@ -1,11 +1,12 @@
 //! Singleflight: equal concurrent misses run the handler once.
 //!
-//! Each call in flight runs as its own task. Every waiter keeps its own deadline; when the last waiter of an unfinished
-//! call leaves, the call is cancelled. Progress goes to all waiters. A purge that covers a call in flight invalidates
-//! it: its waiters get their answer, but the answer is not stored, and new callers start another run.
+//! Each call in flight runs as its own task. Every waiter keeps its own deadline; when the last
+//! waiter of an unfinished call leaves, the call is cancelled. Progress goes to all waiters. A
+//! purge that covers a call in flight invalidates it: its waiters get their answer, but the answer
+//! is not stored, and new callers start another run.
 //!
-//! An answer that is not stored, for this or another reason, goes to the current waiters only, never to later callers:
-//! it is invalidated before the first waiter gets it.
+//! An answer that is not stored, for this or another reason, goes to the current waiters only,
+//! never to later callers: it is invalidated before the first waiter gets it.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -62,14 +63,25 @@ pub(crate) struct Detail {
 impl Detail {
     /// Returns what is said of a stale answer that covers a failure.
     pub(crate) fn of_failure(error: &Error) -> Self {
-        let failed = if error.code() == Code::Timeout { UPSTREAM_SLOW } else { "upstream_error" };
+        let failed = if error.code() == Code::Timeout {
+            UPSTREAM_SLOW
+        } else {
+            "upstream_error"
+        };
         let reason = Some(HeldBack::reason(error).unwrap_or(failed));
-        Self { reason, not_kept: None, retry_after: error.retry_after() }
+        Self {
+            reason,
+            not_kept: None,
+            retry_after: error.retry_after(),
+        }
     }
 
     /// Returns what is said of a stale answer beside a run that goes on.
     pub(crate) fn of_slow_run() -> Self {
-        Self { reason: Some(UPSTREAM_SLOW), ..Self::default() }
+        Self {
+            reason: Some(UPSTREAM_SLOW),
+            ..Self::default()
+        }
     }
 }
 
@@ -150,8 +162,8 @@ impl Flights {
 
     /// Joins the flight of this key, or starts it.
     ///
-    /// `recheck` checks again whether an answer completed in the meantime. It runs under the lock under which flights
-    /// complete, so no answer is missed between a miss and a start.
+    /// `recheck` checks again whether an answer completed in the meantime. It runs under the lock
+    /// under which flights complete, so no answer is missed between a miss and a start.
     pub(crate) fn join(
         self: &Arc<Self>,
         key: FlightKey,
@@ -194,8 +206,9 @@ impl Flights {
 
     /// Completes a flight, then notifies its waiters.
     ///
-    /// `keep` stores the answer, or says why not; it is not called if the flight was invalidated, or the answer is not to
-    /// be kept. An answer that is not kept is invalid from here on, unless only the store does not get it.
+    /// `keep` stores the answer, or says why not; it is not called if the flight was invalidated,
+    /// or the answer is not to be kept. An answer that is not kept is invalid from here on, unless
+    /// only the store does not get it.
     pub(crate) fn complete(
         &self,
         flight: &Arc<Flight>,
@@ -206,24 +219,39 @@ impl Flights {
         if let Ok(completed) = &mut result {
             completed.detail.not_kept = completed.detail.not_kept.or_else(|| {
                 let invalidated = flight.invalidated.load(Ordering::Acquire);
-                if invalidated { Some(NotKept::Because("purged")) } else { keep(completed).err() }
+                if invalidated {
+                    Some(NotKept::Because("purged"))
+                } else {
+                    keep(completed).err()
+                }
             });
-            if completed.detail.not_kept.is_some_and(|why| why != NotKept::Because("writes_behind")) {
+            if completed
+                .detail
+                .not_kept
+                .is_some_and(|why| why != NotKept::Because("writes_behind"))
+            {
                 completed.answer.invalidate();
             }
         }
-        if map.get(&flight.key).is_some_and(|current| Arc::ptr_eq(current, flight)) {
+        if map
+            .get(&flight.key)
+            .is_some_and(|current| Arc::ptr_eq(current, flight))
+        {
             map.remove(&flight.key);
         }
         drop(map);
         flight.result.send_replace(Some(result));
     }
 
-    /// Waits until every background revalidation has ended. Each is bounded by the timeout of its pack.
+    /// Waits until every background revalidation has ended. Each is bounded by the timeout of its
+    /// pack.
     pub(crate) async fn renewed(&self) {
         loop {
-            let in_flight =
-                self.map().iter().find(|(key, _)| key.purpose == Purpose::Renew).map(|(_, one)| one.result.subscribe());
+            let in_flight = self
+                .map()
+                .iter()
+                .find(|(key, _)| key.purpose == Purpose::Renew)
+                .map(|(_, one)| one.result.subscribe());
             let Some(mut result) = in_flight else { return };
             let _ = result.wait_for(Option::is_some).await;
         }
@@ -244,7 +272,10 @@ impl Flights {
 fn in_flight(map: &HashMap<FlightKey, Arc<Flight>>, key: FlightKey) -> Option<&Arc<Flight>> {
     map.get(&key).or_else(|| match key.purpose {
         // The answer of a revalidation in flight is as fresh as any.
-        Purpose::Answer => map.get(&FlightKey { key: key.key, purpose: Purpose::Renew }),
+        Purpose::Answer => map.get(&FlightKey {
+            key: key.key,
+            purpose: Purpose::Renew,
+        }),
         Purpose::Refresh | Purpose::Renew => None,
     })
 }
@@ -259,7 +290,11 @@ pub(crate) struct Waiter {
 impl Waiter {
     fn new(flights: &Arc<Flights>, flight: Arc<Flight>) -> Self {
         let result = flight.result.subscribe();
-        Self { flights: Arc::clone(flights), flight, result }
+        Self {
+            flights: Arc::clone(flights),
+            flight,
+            result,
+        }
     }
 
     /// Waits until the flight completes. Cancel safe.
@@ -267,13 +302,19 @@ impl Waiter {
     /// Ends at the caller's deadline, and when the call is cancelled.
     pub(crate) async fn wait_for(&mut self, call: &Call) -> Result<Completed> {
         let late = || {
-            Error::new(Code::Timeout, format!("the caller's deadline passed before pack \"{}\" answered", call.pack))
+            Error::new(
+                Code::Timeout,
+                format!(
+                    "the caller's deadline passed before pack \"{}\" answered",
+                    call.pack
+                ),
+            )
         };
         let completion = async {
             match call.deadline {
-                Some(deadline) => {
-                    tokio::time::timeout_at(deadline.into(), self.wait()).await.unwrap_or_else(|_| Err(late()))
-                }
+                Some(deadline) => tokio::time::timeout_at(deadline.into(), self.wait())
+                    .await
+                    .unwrap_or_else(|_| Err(late())),
                 None => self.wait().await,
             }
         };
@@ -287,15 +328,23 @@ impl Waiter {
         }
     }
 
-    /// Waits as [`Self::wait_for`] does, but only until the flight has lasted for `patience`. Cancel safe.
+    /// Waits as [`Self::wait_for`] does, but only until the flight has lasted for `patience`.
+    /// Cancel safe.
     ///
-    /// After that it returns `None`. Then, and after the caller's deadline, the flight goes on, whether somebody waits for
-    /// it or not.
-    pub(crate) async fn wait_patiently(&mut self, call: &Call, patience: Duration) -> Option<Result<Completed>> {
+    /// After that it returns `None`. Then, and after the caller's deadline, the flight goes on,
+    /// whether somebody waits for it or not.
+    pub(crate) async fn wait_patiently(
+        &mut self,
+        call: &Call,
+        patience: Duration,
+    ) -> Option<Result<Completed>> {
         let end = self.flight.started + patience;
         let completed = tokio::time::timeout_at(end, self.wait_for(call)).await.ok();
-        let is_late =
-            |completed: &Result<Completed>| completed.as_ref().is_err_and(|error| error.code() == Code::Timeout);
+        let is_late = |completed: &Result<Completed>| {
+            completed
+                .as_ref()
+                .is_err_and(|error| error.code() == Code::Timeout)
+        };
         if completed.as_ref().is_none_or(is_late) {
             self.flight.waiters().detached = true;
         }
@@ -319,7 +368,10 @@ impl Drop for Waiter {
         if waiters.count > 0 || waiters.detached || self.flight.result.borrow().is_some() {
             return;
         }
-        if map.get(&self.flight.key).is_some_and(|current| Arc::ptr_eq(current, &self.flight)) {
+        if map
+            .get(&self.flight.key)
+            .is_some_and(|current| Arc::ptr_eq(current, &self.flight))
+        {
             map.remove(&self.flight.key);
         }
         if let Some(task) = waiters.task.take() {

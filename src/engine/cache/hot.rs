@@ -15,7 +15,8 @@ use super::key::Key;
 const MAX_ALIAS_BYTES: usize = 16 << 10;
 /// Overhead of the map per answer or alias. Measured: see the tests of `hub`.
 const SLOT_BYTES: usize = 112;
-/// Memory of a shard, at least, unless the whole map has less. A larger answer is not kept in memory.
+/// Memory of a shard, at least, unless the whole map has less. A larger answer is not kept in
+/// memory.
 const SHARD_BYTES: u64 = 8 << 20;
 /// Number of shards, at most: a power of two, as every number of shards.
 const MAX_SHARDS: u64 = 16;
@@ -29,14 +30,19 @@ pub(crate) struct Alias(Box<[u8]>);
 impl Alias {
     /// Makes an alias; `None` if the input is too long for one.
     ///
-    /// `stack` differs between registrations, so a replaced pack never answers with its predecessor's entries; `secrets`
-    /// changes with any grant or credential.
+    /// `stack` differs between registrations, so a replaced pack never answers with its
+    /// predecessor's entries; `secrets` changes with any grant or credential.
     pub(crate) fn new(stack: u64, secrets: u64, identity: &Identity, input: &[u8]) -> Option<Self> {
         if input.len() > MAX_ALIAS_BYTES {
             return None;
         }
-        let (tenant, user, session) = (identity.tenant(), identity.user(), identity.session().unwrap_or_default());
-        let mut bytes = Vec::with_capacity(19 + tenant.len() + user.len() + session.len() + input.len());
+        let (tenant, user, session) = (
+            identity.tenant(),
+            identity.user(),
+            identity.session().unwrap_or_default(),
+        );
+        let mut bytes =
+            Vec::with_capacity(19 + tenant.len() + user.len() + session.len() + input.len());
         bytes.extend_from_slice(&stack.to_ne_bytes());
         bytes.extend_from_slice(&secrets.to_ne_bytes());
         for part in [tenant, user, session] {
@@ -65,7 +71,8 @@ impl Weighter<Alias, Key> for Weights {
     }
 }
 
-/// Invalidates answers that leave the tier: a purge searches only the tier, and a caller may still hold them.
+/// Invalidates answers that leave the tier: a purge searches only the tier, and a caller may still
+/// hold them.
 #[derive(Clone)]
 struct Leaving;
 
@@ -97,7 +104,12 @@ impl HotTier {
         let for_aliases = bytes / 10;
         Self {
             epoch: AtomicU64::new(0),
-            answers: Cache::with_options(options(bytes - for_aliases), Weights, RandomState::new(), Leaving),
+            answers: Cache::with_options(
+                options(bytes - for_aliases),
+                Weights,
+                RandomState::new(),
+                Leaving,
+            ),
             aliases: Cache::with_options(
                 options(for_aliases),
                 Weights,
@@ -109,20 +121,28 @@ impl HotTier {
 
     /// Returns a valid answer of the hot tier.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Answer>> {
-        let answer = self.answers.get(key).filter(|answer| !answer.is_invalid())?;
+        let answer = self
+            .answers
+            .get(key)
+            .filter(|answer| !answer.is_invalid())?;
         answer.note_read();
         Some(answer)
     }
 
     /// Puts a valid answer into the hot tier, and returns whether it was valid.
     ///
-    /// It replaces its predecessor. One that is larger than a shard of the tier is not kept, and invalid from here on.
+    /// It replaces its predecessor. One that is larger than a shard of the tier is not kept, and
+    /// invalid from here on.
     pub(crate) fn warm(&self, answer: &Arc<Answer>) -> bool {
         if answer.is_invalid() {
             return false;
         }
         // An answer must not replace itself: that would evict and invalidate it.
-        if self.answers.peek(&answer.location.key).is_none_or(|there| !Arc::ptr_eq(&there, answer)) {
+        if self
+            .answers
+            .peek(&answer.location.key)
+            .is_none_or(|there| !Arc::ptr_eq(&there, answer))
+        {
             self.answers.insert(answer.location.key, Arc::clone(answer));
         }
         true
@@ -135,13 +155,14 @@ impl HotTier {
 
     /// Puts an answer that was read from the store into the hot tier.
     ///
-    /// It is removed again if anything was purged since `epoch`. It goes in first and is checked then: a purge at the
-    /// same moment either finds it in the tier or is seen by the check.
+    /// It is removed again if anything was purged since `epoch`. It goes in first and is checked
+    /// then: a purge at the same moment either finds it in the tier or is seen by the check.
     pub(crate) fn warm_unless_purged(&self, answer: &Arc<Answer>, epoch: u64) {
         self.warm(answer);
         if self.epoch() != epoch {
             answer.invalidate();
-            self.answers.remove_if(&answer.location.key, |there| Arc::ptr_eq(there, answer));
+            self.answers
+                .remove_if(&answer.location.key, |there| Arc::ptr_eq(there, answer));
         }
     }
 
@@ -210,5 +231,7 @@ fn options(bytes: u64) -> Options {
         .shards(shards)
         .weight_capacity(bytes)
         .estimated_items_capacity(usize::try_from(bytes >> 10).unwrap_or(usize::MAX));
-    options.build().unwrap_or_else(|error| unreachable!("all options are set: {error}"))
+    options
+        .build()
+        .unwrap_or_else(|error| unreachable!("all options are set: {error}"))
 }

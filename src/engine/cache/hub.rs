@@ -12,7 +12,9 @@ use tokio::sync::watch;
 use helmdeck_core::trace::SpanKind;
 use helmdeck_core::{Clock, Timestamp, Trace};
 use helmdeck_events::{Bus, EventKind};
-use helmdeck_memory::{CaughtUp, Changes, DeletePosition, KeyRing, Kind, Namespace, Page, Store, StoreError};
+use helmdeck_memory::{
+    CaughtUp, Changes, DeletePosition, KeyRing, Kind, Namespace, Page, Store, StoreError,
+};
 use helmdeck_system::{Journal, JournalEntry, System};
 
 use super::answer::{Answer, Location};
@@ -43,7 +45,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// How often a process notes that it runs.
 pub(super) const HEARTBEAT_EVERY: Duration = Duration::from_millis(250);
-/// After so long without such a note, in milliseconds, it stood still: as long as others may take to see a delete.
+/// After so long without such a note, in milliseconds, it stood still: as long as others may take
+/// to see a delete.
 const SUSPENDED_AFTER: u64 = 1_000;
 
 /// How long after a failed write nothing is taken to be writable, in milliseconds.
@@ -71,7 +74,8 @@ pub(crate) struct Hub {
     journal_read: watch::Sender<bool>,
     pub(crate) counters: AllCounters,
     pub(crate) queue: Queue,
-    /// Writes that a full queue dropped since the last warning, and the monotonic time from which the next one is due.
+    /// Writes that a full queue dropped since the last warning, and the monotonic time from which
+    /// the next one is due.
     dropped: Mutex<(u64, Duration)>,
     pub(crate) own_deletes: OwnDeletes,
     pub(crate) invalidations: Invalidations,
@@ -86,7 +90,8 @@ pub(crate) struct Hub {
     events: Bus,
     /// The latest mark of the store's notifications: everything before it was applied.
     heard: watch::Sender<u64>,
-    /// When the hub was made, by the clock of the machine, which goes on while this process stands still.
+    /// When the hub was made, by the clock of the machine, which goes on while this process stands
+    /// still.
     made_at: Instant,
     /// How many milliseconds after that this process was last seen to run.
     heartbeat_at: AtomicU64,
@@ -154,7 +159,9 @@ impl Hub {
         trace: Option<&Trace>,
     ) -> Result<Answer, Missed> {
         let span = trace.and_then(|trace| trace.span(|| "store get".into(), SpanKind::Client));
-        let found = self.read(&located.location, &located.contract.hex, budget).await;
+        let found = self
+            .read(&located.location, &located.contract.hex, budget)
+            .await;
         if let Some(mut span) = span {
             span.set("db.operation.name", "get");
             span.set("db.response.returned_rows", u64::from(found.is_ok()));
@@ -185,15 +192,25 @@ impl Hub {
             self.store.get(&location.namespace, Kind::Cache, &key).await
         };
         let read = tokio::time::timeout(budget, reading).await;
-        self.metrics.store_took("read", self.clock.monotonic().saturating_sub(started));
+        self.metrics
+            .store_took("read", self.clock.monotonic().saturating_sub(started));
         match read {
             Ok(Ok(entry)) => {
                 self.store_works(&self.reading);
                 let entry = entry.ok_or(Some("cold"))?;
-                let answer = Answer::decode(Arc::clone(location), contract, &entry.value).ok_or(Some("unreadable"))?;
+                let answer = Answer::decode(Arc::clone(location), contract, &entry.value)
+                    .ok_or(Some("unreadable"))?;
                 let purged = self.pending.covers(&answer.location, entry.meta.updated_at)
-                    || self.invalidations.is_doubtful(&answer, entry.meta.updated_at, self.clock.monotonic());
-                if purged { Err(Some("purged")) } else { Ok(answer) }
+                    || self.invalidations.is_doubtful(
+                        &answer,
+                        entry.meta.updated_at,
+                        self.clock.monotonic(),
+                    );
+                if purged {
+                    Err(Some("purged"))
+                } else {
+                    Ok(answer)
+                }
             }
             Ok(Err(StoreError::Unreadable { reason })) => {
                 self.store_works(&self.reading);
@@ -212,8 +229,8 @@ impl Hub {
         }
     }
 
-    /// Queues an answer for the store; never waits. Returns whether there was room, or could be made by dropping cheaper
-    /// ones.
+    /// Queues an answer for the store; never waits. Returns whether there was room, or could be
+    /// made by dropping cheaper ones.
     pub(crate) fn write(&self, write: Write) -> bool {
         let queued = self.queue.write(write);
         if queued.dropped > 0 {
@@ -242,9 +259,14 @@ impl Hub {
     /// A failure costs hits, never a call.
     pub(crate) async fn flush_reads(&self) {
         self.hot.take_read(|location| {
-            self.store.note_read(&location.namespace, &location.key.stored(&location.pack, location.version));
+            self.store.note_read(
+                &location.namespace,
+                &location.key.stored(&location.pack, location.version),
+            );
         });
-        if let Ok(Err(error)) = tokio::time::timeout(self.config.write_budget, self.store.flush_reads()).await {
+        if let Ok(Err(error)) =
+            tokio::time::timeout(self.config.write_budget, self.store.flush_reads()).await
+        {
             tracing::debug!(%error, "the store was not told which answers were read");
         }
     }
@@ -255,7 +277,10 @@ impl Hub {
     pub(crate) async fn purge(&self, selector: Selector) -> Purged {
         let selector = match selector {
             Selector::Tag(tag) => Selector::Tag(stored_tag(&tag)),
-            Selector::Outdated { tag, whose } => Selector::Outdated { tag: stored_tag(&tag), whose },
+            Selector::Outdated { tag, whose } => Selector::Outdated {
+                tag: stored_tag(&tag),
+                whose,
+            },
             other => other,
         };
         let at = self.clock.now();
@@ -264,15 +289,29 @@ impl Hub {
         let (done, wait) = tokio::sync::oneshot::channel();
         let what = selector.describe();
         let carried_out = async {
-            self.queue.purge(Purge { id, at, selector, done: Some(done) });
+            self.queue.purge(Purge {
+                id,
+                at,
+                selector,
+                done: Some(done),
+            });
             wait.await.ok()
         };
-        let rows = tokio::time::timeout(self.config.write_budget, carried_out).await.ok().flatten();
+        let rows = tokio::time::timeout(self.config.write_budget, carried_out)
+            .await
+            .ok()
+            .flatten();
         if rows.is_none() {
             self.journal_purge(id).await;
         }
-        self.events.publish(EventKind::CachePurged { what, rows: rows.unwrap_or(0) });
-        Purged { rows: rows.unwrap_or(0), pending: rows.is_none() }
+        self.events.publish(EventKind::CachePurged {
+            what,
+            rows: rows.unwrap_or(0),
+        });
+        Purged {
+            rows: rows.unwrap_or(0),
+            pending: rows.is_none(),
+        }
     }
 
     fn begin_purge(&self, selector: Selector, at: Timestamp, entry: Option<i64>) -> u64 {
@@ -294,7 +333,10 @@ impl Hub {
     }
 
     fn show_pending(&self) {
-        self.metrics.totals.purges_pending.set(self.pending.count_late() as i64);
+        self.metrics
+            .totals
+            .purges_pending
+            .set(self.pending.count_late() as i64);
     }
 
     fn journal(&self) -> Option<&Journal> {
@@ -305,7 +347,9 @@ impl Hub {
     async fn journal_purge(&self, id: u64) {
         let late = self.pending.late(id);
         self.show_pending();
-        let (Some(journal), Some(entry)) = (self.journal(), late) else { return };
+        let (Some(journal), Some(entry)) = (self.journal(), late) else {
+            return;
+        };
         // Plain data; writing it to memory cannot fail.
         let entry = serde_json::to_vec(&entry).unwrap_or_default();
         match journal.add(JOURNAL_KIND, &entry).await {
@@ -318,7 +362,8 @@ impl Hub {
         }
     }
 
-    /// Writes all purges that the store has not carried out to the journal, and returns how many there are.
+    /// Writes all purges that the store has not carried out to the journal, and returns how many
+    /// there are.
     pub(crate) async fn journal_all(&self) -> usize {
         let ids = self.pending.ids();
         for id in &ids {
@@ -327,10 +372,12 @@ impl Hub {
         ids.len()
     }
 
-    /// Begins the purges that the journal says the store still owes: those of processes that ended, and of others that
-    /// have not carried them out.
+    /// Begins the purges that the journal says the store still owes: those of processes that ended,
+    /// and of others that have not carried them out.
     pub(crate) async fn resume_journaled(&self) {
-        let Some(journal) = self.journal() else { return };
+        let Some(journal) = self.journal() else {
+            return;
+        };
         let entries = match journal.entries(JOURNAL_KIND).await {
             Ok(entries) => entries,
             Err(error @ StoreError::Unavailable { .. }) => {
@@ -345,12 +392,20 @@ impl Hub {
                 Vec::new()
             }
         };
-        for JournalEntry { id, entry } in entries.into_iter().filter(|entry| !self.pending.has_entry(entry.id)) {
-            let read = entry.and_then(|entry| serde_json::from_slice::<JournaledPurge>(&entry).ok());
+        for JournalEntry { id, entry } in entries
+            .into_iter()
+            .filter(|entry| !self.pending.has_entry(entry.id))
+        {
+            let read =
+                entry.and_then(|entry| serde_json::from_slice::<JournaledPurge>(&entry).ok());
             // Of one that does not open it is unknown what it covers.
-            let (selector, at) =
-                read.map_or((Selector::All, self.clock.now()), |purge| (purge.selector, Timestamp(purge.at)));
-            tracing::info!(purge = selector.describe(), "a purge that was not carried out is carried out now");
+            let (selector, at) = read.map_or((Selector::All, self.clock.now()), |purge| {
+                (purge.selector, Timestamp(purge.at))
+            });
+            tracing::info!(
+                purge = selector.describe(),
+                "a purge that was not carried out is carried out now"
+            );
             self.queue_purge(selector, at, Some(id));
         }
         self.journal_read.send_replace(true);
@@ -359,14 +414,23 @@ impl Hub {
     fn queue_purge(&self, selector: Selector, at: Timestamp, entry: Option<i64>) {
         let id = self.begin_purge(selector.clone(), at, entry);
         self.invalidate(|location| selector.covers(location), |_| ());
-        self.queue.purge(Purge { id, at, selector, done: None });
+        self.queue.purge(Purge {
+            id,
+            at,
+            selector,
+            done: None,
+        });
     }
 
     /// Invalidates answers in this process.
     ///
-    /// Answers in flight are not stored, those in the hot tier are dropped. `record` gets the new epoch, once no
-    /// covered call that began before this can complete in it.
-    pub(crate) fn invalidate<T>(&self, covers: impl Fn(&Location) -> bool, record: impl FnOnce(u64) -> T) -> T {
+    /// Answers in flight are not stored, those in the hot tier are dropped. `record` gets the new
+    /// epoch, once no covered call that began before this can complete in it.
+    pub(crate) fn invalidate<T>(
+        &self,
+        covers: impl Fn(&Location) -> bool,
+        record: impl FnOnce(u64) -> T,
+    ) -> T {
         self.flights.invalidate(&covers);
         let recorded = record(self.hot.next_epoch());
         self.hot.invalidate(covers);
@@ -379,7 +443,15 @@ impl Hub {
     pub(super) fn invalidate_deleted(&self, covers: Covers, since: Timestamp) {
         let (until, received) = (self.clock.now(), self.clock.monotonic());
         let noted = covers.clone();
-        let record = |epoch| self.invalidations.record(Invalidation { epoch, covers: noted, since, until, received });
+        let record = |epoch| {
+            self.invalidations.record(Invalidation {
+                epoch,
+                covers: noted,
+                since,
+                until,
+                received,
+            })
+        };
         let rows = self.invalidate(|location| covers.location(location), record);
         self.queue.take_back(rows);
     }
@@ -397,8 +469,9 @@ impl Hub {
 
     /// Returns whether this process stood still until now (it was stopped, or its machine paused).
     ///
-    /// Deletes of others may have passed it by, so its hot tier is dropped before anything is answered from it. What is in
-    /// flight goes on: its rows are taken back if a delete turns out to cover them, as after any late notification.
+    /// Deletes of others may have passed it by, so its hot tier is dropped before anything is
+    /// answered from it. What is in flight goes on: its rows are taken back if a delete turns out
+    /// to cover them, as after any late notification.
     pub(crate) fn was_suspended(&self) -> bool {
         let (before, now) = (self.heartbeat_at.load(Ordering::Acquire), self.age());
         if now.saturating_sub(before) <= SUSPENDED_AFTER {
@@ -424,7 +497,8 @@ impl Hub {
 
     /// Applies the deletes by other processes up to a position, within the time budget of a read.
     ///
-    /// Returns whether that is done: if not, no cached answer may be used for whoever knows of these deletes.
+    /// Returns whether that is done: if not, no cached answer may be used for whoever knows of
+    /// these deletes.
     pub(crate) async fn catch_up(&self, position: &DeletePosition) -> bool {
         if self.store.not_open().is_some() {
             return false;
@@ -432,7 +506,12 @@ impl Hub {
         let caught_up = async {
             match self.store.catch_up(position).await {
                 Ok(CaughtUp::NoPositions) => true,
-                Ok(CaughtUp::Mark(mark)) => self.heard.subscribe().wait_for(|heard| *heard >= mark).await.is_ok(),
+                Ok(CaughtUp::Mark(mark)) => self
+                    .heard
+                    .subscribe()
+                    .wait_for(|heard| *heard >= mark)
+                    .await
+                    .is_ok(),
                 Ok(CaughtUp::Behind) => false,
                 Err(error) => {
                     tracing::debug!(%error, "the deletes of other replicas could not be read");
@@ -440,7 +519,9 @@ impl Hub {
                 }
             }
         };
-        tokio::time::timeout(self.config.read_budget, caught_up).await.unwrap_or(false)
+        tokio::time::timeout(self.config.read_budget, caught_up)
+            .await
+            .unwrap_or(false)
     }
 
     /// Drops expired answers from the hot tier, and updates the metric of its size.
@@ -459,8 +540,8 @@ impl Hub {
         self.reading.is_open() || self.writing.is_open()
     }
 
-    /// Returns whether calls skip the store now. An open breaker that waits for a probe skips nothing: without calls
-    /// it stays open, however well the store is.
+    /// Returns whether calls skip the store now. An open breaker that waits for a probe skips
+    /// nothing: without calls it stays open, however well the store is.
     pub(crate) fn skips_store(&self) -> bool {
         let now = self.clock.monotonic();
         self.reading.skips(now) || self.writing.skips(now)
@@ -469,13 +550,17 @@ impl Hub {
     /// Returns in one word why the store is currently not used; `None` if it is used.
     pub(crate) fn store_trouble(&self) -> Option<&'static str> {
         let [read, write] = *self.troubles.lock();
-        self.store.not_open().map(|error| error.trouble()).or(read).or(write)
+        self.store
+            .not_open()
+            .map(|error| error.trouble())
+            .or(read)
+            .or(write)
     }
 
     /// Reads a little from the store, at most once a second. Returns in one word why that failed.
     ///
-    /// Calls may all be answered by the hot tier while nothing can be read from the store. No call waits for this read, so
-    /// it has the time of a write.
+    /// Calls may all be answered by the hot tier while nothing can be read from the store. No call
+    /// waits for this read, so it has the time of a write.
     pub(crate) async fn check_store(&self) -> Option<&'static str> {
         let now = self.clock.monotonic();
         {
@@ -486,7 +571,10 @@ impl Hub {
             *due = now + CHECK_EVERY;
         }
         let everybody = Namespace::new("", "", None);
-        let page = Page { limit: 1, after: None };
+        let page = Page {
+            limit: 1,
+            after: None,
+        };
         let read = self.store.list(&everybody, Kind::Cache, "", page);
         let trouble = match tokio::time::timeout(self.config.write_budget, read).await {
             Ok(Ok(_)) => None,
@@ -513,7 +601,10 @@ impl Hub {
     pub(crate) fn store_works(&self, breaker: &Breaker) {
         self.note_trouble(breaker, None);
         if breaker.succeeded() {
-            self.metrics.totals.breaker_open.set(self.breaker_is_open().into());
+            self.metrics
+                .totals
+                .breaker_open
+                .set(self.breaker_is_open().into());
             tracing::info!("the store answers again");
         }
     }
@@ -523,21 +614,34 @@ impl Hub {
         self.note_trouble(&self.writing, Some("full"));
     }
 
-    /// Returns why nothing can be written, if the last write failed a short while ago for a reason that does not pass by
-    /// itself. Without writes nobody knows whether it has passed.
+    /// Returns why nothing can be written, if the last write failed a short while ago for a reason
+    /// that does not pass by itself. Without writes nobody knows whether it has passed.
     pub(crate) fn write_trouble(&self) -> Option<&'static str> {
-        let recent = self.age().saturating_sub(self.write_failed_at.load(Ordering::Relaxed)) < WRITE_TROUBLE_LASTS;
+        let recent = self
+            .age()
+            .saturating_sub(self.write_failed_at.load(Ordering::Relaxed))
+            < WRITE_TROUBLE_LASTS;
         self.troubles.lock()[1].filter(|word| recent && ["full", "read_only"].contains(word))
     }
 
     /// Records a failure of the store: `trouble` is the word for callers, `why` is for the log.
-    pub(crate) fn store_fails(&self, breaker: &Breaker, operation: &'static str, trouble: &'static str, why: &str) {
+    pub(crate) fn store_fails(
+        &self,
+        breaker: &Breaker,
+        operation: &'static str,
+        trouble: &'static str,
+        why: &str,
+    ) {
         self.note_trouble(breaker, Some(trouble));
         self.metrics.store_error(operation);
         if breaker.failed(self.clock.monotonic()) {
             self.metrics.totals.breaker_open.set(1);
             self.metrics.totals.breaker_opened.inc();
-            tracing::warn!(operation, why, "the store fails; calls skip it for a while and run their handlers");
+            tracing::warn!(
+                operation,
+                why,
+                "the store fails; calls skip it for a while and run their handlers"
+            );
         } else {
             tracing::debug!(operation, why, "the store failed");
         }

@@ -1,8 +1,8 @@
 //! Store decorator that invalidates the cache on deletes by other parts of this process.
 //!
-//! A store notifies only other processes of a delete. Without this decorator the cache would go on serving an entry
-//! that another part of this process deleted. Or it would mistake the delete of a note for the purge of another
-//! process, and drop everything.
+//! A store notifies only other processes of a delete. Without this decorator the cache would go on
+//! serving an entry that another part of this process deleted. Or it would mistake the delete of a
+//! note for the purge of another process, and drop everything.
 
 use std::sync::Arc;
 
@@ -27,12 +27,20 @@ impl StoreWrapper for InvalidatingStore {
         }
         let hub = Arc::clone(&self.0);
         // In its own task, so that the cache is invalidated although the caller stopped waiting.
-        tokio::spawn(async move { delete(&hub, batch).await }).await.map_err(StoreError::unavailable)?
+        tokio::spawn(async move { delete(&hub, batch).await })
+            .await
+            .map_err(StoreError::unavailable)?
     }
 }
 
 async fn delete(hub: &Hub, batch: Vec<Op>) -> Result<Vec<Written>> {
-    let deletes = batch.iter().filter_map(|op| if let Op::Delete(delete) = op { Some(delete.clone()) } else { None });
+    let deletes = batch.iter().filter_map(|op| {
+        if let Op::Delete(delete) = op {
+            Some(delete.clone())
+        } else {
+            None
+        }
+    });
     let covers: Vec<Covers> = deletes.filter_map(Covers::of).collect();
     let written = hub.own_deletes.run(hub.store.write(batch)).await;
     // After a failure too: the delete may have happened before its reply was lost.

@@ -3,10 +3,11 @@
 //! Three things could bring a deleted entry back, and each is prevented:
 //!
 //! - An answer in flight is invalidated.
-//! - An answer that waits to be written carries the epoch in which it completed. It is dropped if an invalidation that
-//!   covers it came later; if it was being written at that moment, its row is taken back.
-//! - A row that another process writes, although its run began before the delete, is not trusted for a while. That
-//!   process receives the same invalidation and takes the row back itself.
+//! - An answer that waits to be written carries the epoch in which it completed. It is dropped if
+//!   an invalidation that covers it came later; if it was being written at that moment, its row is
+//!   taken back.
+//! - A row that another process writes, although its run began before the delete, is not trusted
+//!   for a while. That process receives the same invalidation and takes the row back itself.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -54,20 +55,31 @@ impl Covers {
     }
 
     pub(crate) fn location(&self, location: &Location) -> bool {
-        let whose = |namespace: &Option<Namespace>| namespace.as_ref().is_none_or(|whose| *whose == location.namespace);
+        let whose = |namespace: &Option<Namespace>| {
+            namespace
+                .as_ref()
+                .is_none_or(|whose| *whose == location.namespace)
+        };
         let key = || location.key.stored(&location.pack, location.version);
         match self {
             Self::Everything => true,
-            Self::Of(Delete::Key { namespace, key: wanted, .. }) => {
-                *namespace == location.namespace && *wanted == key()
-            }
+            Self::Of(Delete::Key {
+                namespace,
+                key: wanted,
+                ..
+            }) => *namespace == location.namespace && *wanted == key(),
             Self::Of(Delete::Tagged { whose, tag, .. }) => {
                 whose.covers(&location.namespace) && location.tags.iter().any(|of| of == tag)
             }
-            Self::Of(Delete::Prefix { namespace, prefix, .. }) => {
-                // Every key starts with its pack, so most locations are ruled out without formatting their key.
+            Self::Of(Delete::Prefix {
+                namespace, prefix, ..
+            }) => {
+                // Every key starts with its pack, so most locations are ruled out without
+                // formatting their key.
                 let pack = location.pack.as_str().bytes();
-                whose(namespace) && pack.zip(prefix.bytes()).all(|(a, b)| a == b) && key().starts_with(prefix.as_str())
+                whose(namespace)
+                    && pack.zip(prefix.bytes()).all(|(a, b)| a == b)
+                    && key().starts_with(prefix.as_str())
             }
         }
     }
@@ -101,7 +113,9 @@ pub(super) struct Invalidation {
 
 impl Invalidation {
     fn outdates(&self, row: &Row) -> bool {
-        row.epoch < self.epoch && row.written_at >= self.since && self.covers.location(&row.location)
+        row.epoch < self.epoch
+            && row.written_at >= self.since
+            && self.covers.location(&row.location)
     }
 }
 
@@ -126,7 +140,10 @@ struct Log {
 impl Log {
     fn push(&mut self, invalidation: Invalidation) {
         if self.invalidations.len() == MAX_INVALIDATIONS {
-            let oldest = self.invalidations.pop_front().map_or(0, |oldest| oldest.epoch);
+            let oldest = self
+                .invalidations
+                .pop_front()
+                .map_or(0, |oldest| oldest.epoch);
             self.forgotten = self.forgotten.max(oldest);
         }
         self.invalidations.push_back(invalidation);
@@ -154,7 +171,9 @@ impl Invalidations {
     pub(super) fn record(&self, invalidation: Invalidation) -> Vec<Row> {
         let mut log = self.log();
         let rows = std::mem::take(&mut log.rows);
-        let (outdated, rest): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, row)| invalidation.outdates(row));
+        let (outdated, rest): (Vec<_>, Vec<_>) = rows
+            .into_iter()
+            .partition(|(_, row)| invalidation.outdates(row));
         log.rows = rest.into();
         log.push(invalidation);
         outdated.into_iter().map(|(_, row)| row).collect()
@@ -165,27 +184,42 @@ impl Invalidations {
     /// Writes of this process need no check, because they are made in order with the purge.
     pub(crate) fn purged(&self, covers: Covers, at: Timestamp, received: Duration) {
         let until = Timestamp(at.micros().saturating_sub(1));
-        self.log().push(Invalidation { epoch: 0, covers, since: Timestamp(i64::MIN), until, received });
+        self.log().push(Invalidation {
+            epoch: 0,
+            covers,
+            since: Timestamp(i64::MIN),
+            until,
+            received,
+        });
     }
 
     /// Returns whether an unwritten answer that completed in `epoch` has been invalidated since.
     pub(crate) fn outdated(&self, location: &Location, epoch: u64) -> bool {
         let log = self.log();
         epoch < log.forgotten
-            || log
-                .invalidations
-                .iter()
-                .any(|invalidation| epoch < invalidation.epoch && invalidation.covers.location(location))
+            || log.invalidations.iter().any(|invalidation| {
+                epoch < invalidation.epoch && invalidation.covers.location(location)
+            })
     }
 
     /// Records a written row. Returns it if an invalidation that covers it came during the write.
     pub(crate) fn record_write(&self, row: Row) -> Option<Row> {
         let mut log = self.log();
-        if row.epoch < log.forgotten || log.invalidations.iter().any(|invalidation| invalidation.outdates(&row)) {
+        if row.epoch < log.forgotten
+            || log
+                .invalidations
+                .iter()
+                .any(|invalidation| invalidation.outdates(&row))
+        {
             return Some(row);
         }
         let settled = before(row.written_at, LOST);
-        while log.rows.len() >= MAX_ROWS || log.rows.front().is_some_and(|(_, oldest)| oldest.written_at < settled) {
+        while log.rows.len() >= MAX_ROWS
+            || log
+                .rows
+                .front()
+                .is_some_and(|(_, oldest)| oldest.written_at < settled)
+        {
             log.rows.pop_front();
         }
         let number = log.written;
@@ -202,13 +236,22 @@ impl Invalidations {
     /// Drops the first `written` rows: no delete that is still to be received came before them.
     pub(super) fn drop_settled(&self, written: u64) {
         let mut log = self.log();
-        while log.rows.front().is_some_and(|(number, _)| *number < written) {
+        while log
+            .rows
+            .front()
+            .is_some_and(|(number, _)| *number < written)
+        {
             log.rows.pop_front();
         }
     }
 
     /// Returns whether the writer of a row may not have received its invalidation yet.
-    pub(crate) fn is_doubtful(&self, answer: &Answer, written_at: Timestamp, now: Duration) -> bool {
+    pub(crate) fn is_doubtful(
+        &self,
+        answer: &Answer,
+        written_at: Timestamp,
+        now: Duration,
+    ) -> bool {
         let began = before(answer.made_at, answer.cost());
         self.log()
             .invalidations
@@ -225,5 +268,8 @@ impl Invalidations {
 
 /// Returns the time that is earlier by `by`.
 pub(super) fn before(now: Timestamp, by: Duration) -> Timestamp {
-    Timestamp(now.micros().saturating_sub(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)))
+    Timestamp(
+        now.micros()
+            .saturating_sub(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)),
+    )
 }

@@ -28,18 +28,32 @@ impl PackCache {
         let refusal = match self.refusal(&outcome)? {
             None => match first_leak(outcome.output.bytes()).await {
                 Some(rule) => Some(NotKept::Secret(rule)),
-                None if !self.is_unchanged(&located.contract).await => Some(NotKept::Because("program_changed")),
+                None if !self.is_unchanged(&located.contract).await => {
+                    Some(NotKept::Because("program_changed"))
+                }
                 None => None,
             },
             Some(word) => Some(NotKept::Because(word)),
         };
-        let times = self.times(now, &outcome.artifacts, outcome.remark.confirm_always, &outcome.remark.caching)?;
+        let times = self.times(
+            now,
+            &outcome.artifacts,
+            outcome.remark.confirm_always,
+            &outcome.remark.caching,
+        )?;
         let upstream_calls = outcome.remark.upstream_calls;
-        // Copied, because a handler's buffer may be much larger than its output, which the hot tier counts.
+        // Copied, because a handler's buffer may be much larger than its output, which the hot tier
+        // counts.
         if refusal.is_none() {
             outcome.output = Json::from_trusted(Bytes::copy_from_slice(outcome.output.bytes()));
         }
-        let answer = Answer::new(Arc::clone(&located.location), &outcome, times, cost, upstream_calls);
+        let answer = Answer::new(
+            Arc::clone(&located.location),
+            &outcome,
+            times,
+            cost,
+            upstream_calls,
+        );
         match refusal {
             Some(NotKept::Because(word)) => self.hub.metrics.refused(word),
             Some(NotKept::Secret(_)) => self.hub.metrics.refused("token_format"),
@@ -59,15 +73,28 @@ impl PackCache {
         let ttl = *self.spec().ok()?.errors.get(&error.code())?;
         // A secret of the call was redacted, or one of somebody else is in it.
         if helmdeck_redact::is_redacted(error.message())
-            || first_leak(&Bytes::copy_from_slice(error.message().as_bytes())).await.is_some()
+            || first_leak(&Bytes::copy_from_slice(error.message().as_bytes()))
+                .await
+                .is_some()
         {
             self.hub.metrics.refused("secret");
             return None;
         }
         let fresh_until = now.saturating_add(ttl);
-        let times = Times { made_at: now, fresh_until, hard_until: fresh_until };
+        let times = Times {
+            made_at: now,
+            fresh_until,
+            hard_until: fresh_until,
+        };
         let unchanged = self.is_unchanged(&located.contract).await;
-        unchanged.then(|| Arc::new(Answer::of_error(Arc::clone(&located.location), error, times, cost)))
+        unchanged.then(|| {
+            Arc::new(Answer::of_error(
+                Arc::clone(&located.location),
+                error,
+                times,
+                cost,
+            ))
+        })
     }
 
     /// Returns the new answer of one that the handler confirmed, and whether it may be stored.
@@ -80,13 +107,28 @@ impl PackCache {
         let confirm_always = remark.confirm_always || known.confirm_always;
         // What a confirmation does not say stays as it was (RFC 9111 section 4.3.4).
         let spec = self.spec()?;
-        let before = Some(known.hard_until.since(known.made_at).saturating_sub(spec.stale_for()));
-        let Caching { fresh_for, fresh_for_all, .. } = remark.caching;
-        let caching =
-            Caching { fresh_for: fresh_for.or(before), fresh_for_all: fresh_for_all.or(before), ..remark.caching };
+        let before = Some(
+            known
+                .hard_until
+                .since(known.made_at)
+                .saturating_sub(spec.stale_for()),
+        );
+        let Caching {
+            fresh_for,
+            fresh_for_all,
+            ..
+        } = remark.caching;
+        let caching = Caching {
+            fresh_for: fresh_for.or(before),
+            fresh_for_all: fresh_for_all.or(before),
+            ..remark.caching
+        };
         let times = self.times(now, &known.extras().artifacts, confirm_always, &caching)?;
         let refusal = spec.refused_by_upstream(&caching).map(NotKept::Because);
-        Ok((Arc::new(known.renewed(remark.validator, times, &remark.used)), refusal))
+        Ok((
+            Arc::new(known.renewed(remark.validator, times, &remark.used)),
+            refusal,
+        ))
     }
 
     /// Keeps an answer: in the hot tier at once, in the store after the response.
@@ -103,7 +145,9 @@ impl PackCache {
         lock: Option<Lock>,
     ) -> Result<(), NotKept> {
         let purged = NotKept::Because("purged");
-        let (Ok(spec), Ok(digests)) = (self.spec(), self.digests(located)) else { return Err(purged) };
+        let (Ok(spec), Ok(digests)) = (self.spec(), self.digests(located)) else {
+            return Err(purged);
+        };
         let location = &answer.location;
         if !self.hub.hot.warm(answer) {
             return Err(purged);
@@ -132,8 +176,17 @@ impl PackCache {
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
         let epoch = self.hub.hot.epoch();
-        let write = Write { put, location: Arc::clone(location), cost: answer.cost(), epoch, lock };
-        self.hub.write(write).then_some(()).ok_or(NotKept::Because("writes_behind"))
+        let write = Write {
+            put,
+            location: Arc::clone(location),
+            cost: answer.cost(),
+            epoch,
+            lock,
+        };
+        self.hub
+            .write(write)
+            .then_some(())
+            .ok_or(NotKept::Because("writes_behind"))
     }
 
     /// Returns the times of an answer made now. It expires no later than its artifacts.
@@ -150,8 +203,15 @@ impl PackCache {
         let fresh_for = jittered(ttl, 1.0 - spec.ttl_jitter..=1.0);
         Ok(Times {
             made_at: now,
-            fresh_until: if confirm_always { now } else { now.saturating_add(fresh_for).min(end) },
-            hard_until: now.saturating_add(ttl).saturating_add(spec.stale_for()).min(end),
+            fresh_until: if confirm_always {
+                now
+            } else {
+                now.saturating_add(fresh_for).min(end)
+            },
+            hard_until: now
+                .saturating_add(ttl)
+                .saturating_add(spec.stale_for())
+                .min(end),
         })
     }
 

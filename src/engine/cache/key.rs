@@ -1,8 +1,8 @@
 //! Cache key: an HMAC-SHA-256 over everything that an answer depends on.
 //!
-//! The HMAC key is derived for the namespace. Key order, white space, `1` or `1.0` and an omitted default make no
-//! difference; a changed version, schema, handler, epoch, caller, credential or any value does. Without the memory key,
-//! the cache key reveals nothing about the input.
+//! The HMAC key is derived for the namespace. Key order, white space, `1` or `1.0` and an omitted
+//! default make no difference; a changed version, schema, handler, epoch, caller, credential or any
+//! value does. Without the memory key, the cache key reveals nothing about the input.
 
 pub(crate) use helmdeck_core::hex;
 use std::sync::Arc;
@@ -64,8 +64,9 @@ impl KeyParts<'_> {
 
     /// Returns digests of the key's parts, for `cache explain`.
     ///
-    /// They are stored unencrypted beside an entry, so that `cache explain` can say which part differs. Credentials and
-    /// input are digested under the namespace's key, so that they cannot be guessed from the file.
+    /// They are stored unencrypted beside an entry, so that `cache explain` can say which part
+    /// differs. Credentials and input are digested under the namespace's key, so that they cannot
+    /// be guessed from the file.
     pub(crate) fn digests(&self, keyring: &KeyRing, namespace: &Namespace) -> Digests {
         let keyed = |part: &[u8]| hex(&keyring.mac(namespace, "cache-part/v1", &[part])[..8]);
         Digests {
@@ -107,22 +108,34 @@ pub(crate) fn for_handler(canonical: &Bytes) -> Bytes {
         return canonical.clone();
     }
     let text = std::str::from_utf8(canonical).ok();
-    text.and_then(|text| canonical_for_handler(text).ok()).map_or_else(|| canonical.clone(), Bytes::from)
+    text.and_then(|text| canonical_for_handler(text).ok())
+        .map_or_else(|| canonical.clone(), Bytes::from)
 }
 
 /// Returns the namespace of an answer; `None` if calls of this caller are not cached.
-pub(crate) fn namespace(identity: &Identity, scope: Scope, pinned_session: Option<&Arc<str>>) -> Option<Namespace> {
+pub(crate) fn namespace(
+    identity: &Identity,
+    scope: Scope,
+    pinned_session: Option<&Arc<str>>,
+) -> Option<Namespace> {
     match scope {
-        _ if identity.is_anonymous() && (scope != Scope::Shared || pinned_session.is_some()) => None,
-        // A call in a pinned session sees that session's files, so its answers are never shared, in any scope.
-        _ if pinned_session.is_some() => {
-            Some(Namespace::new(identity.tenant(), identity.user(), pinned_session.map(AsRef::as_ref)))
+        _ if identity.is_anonymous() && (scope != Scope::Shared || pinned_session.is_some()) => {
+            None
         }
+        // A call in a pinned session sees that session's files, so its answers are never shared, in
+        // any scope.
+        _ if pinned_session.is_some() => Some(Namespace::new(
+            identity.tenant(),
+            identity.user(),
+            pinned_session.map(AsRef::as_ref),
+        )),
         // Anonymous callers share with each other, and with no tenant.
         Scope::Shared if identity.is_anonymous() => Some(Namespace::of_caller(identity)),
         Scope::Shared => Some(Namespace::new(identity.tenant(), "", None)),
         // Without a session the answers of all of the caller's conversations would be one.
-        Scope::Session => identity.session().map(|own| Namespace::new(identity.tenant(), identity.user(), Some(own))),
+        Scope::Session => identity
+            .session()
+            .map(|own| Namespace::new(identity.tenant(), identity.user(), Some(own))),
         Scope::Caller => Some(Namespace::new(identity.tenant(), identity.user(), None)),
     }
 }

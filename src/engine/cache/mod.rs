@@ -1,6 +1,7 @@
 //! Read-through cache, used by the layers `recall`, `cache` and `invalidate`.
 //!
-//! It exists only when the operator opened gate 1; a pack gets a handle on it only when its manifest opened gate 2.
+//! It exists only when the operator opened gate 1; a pack gets a handle on it only when its
+//! manifest opened gate 2.
 
 pub(crate) mod answer;
 pub(crate) mod backoff;

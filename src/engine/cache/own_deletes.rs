@@ -16,7 +16,10 @@ pub(crate) struct OwnDeletes {
 
 impl Default for OwnDeletes {
     fn default() -> Self {
-        Self { count: AtomicI64::new(0), turn: Semaphore::new(1) }
+        Self {
+            count: AtomicI64::new(0),
+            turn: Semaphore::new(1),
+        }
     }
 }
 
@@ -25,14 +28,18 @@ impl OwnDeletes {
     pub(crate) async fn run<T>(&self, write: impl Future<Output = Result<T>>) -> Result<T> {
         let turn = self.turn.acquire().await;
         self.count.fetch_add(1, Ordering::AcqRel);
-        let mut counted = Counted { own: self, done: false };
+        let mut counted = Counted {
+            own: self,
+            done: false,
+        };
         let written = write.await;
         counted.done = written.is_ok();
         drop((counted, turn));
         written
     }
 
-    /// Reads the generation for the first time, while this process deletes nothing: it includes all its deletes so far.
+    /// Reads the generation for the first time, while this process deletes nothing: it includes all
+    /// its deletes so far.
     pub(super) async fn begin(&self, reading: impl Future<Output = Result<u64>>) -> Result<u64> {
         let _turn = self.turn.acquire().await;
         let generation = reading.await?;
@@ -43,7 +50,8 @@ impl OwnDeletes {
     /// Returns whether another process deleted something between two readings of the generation.
     pub(super) fn others_deleted(&self, before: u64, now: u64) -> bool {
         let grown = i64::try_from(now.wrapping_sub(before)).unwrap_or(i64::MAX);
-        // Below zero: a delete of another process was counted as one of this process, which then failed.
+        // Below zero: a delete of another process was counted as one of this process, which then
+        // failed.
         let known = self.count.load(Ordering::Acquire).min(grown);
         self.count.fetch_sub(known, Ordering::AcqRel);
         grown != known

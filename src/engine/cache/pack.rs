@@ -9,7 +9,9 @@ use helmdeck_core::context::CallSecrets;
 use helmdeck_core::manifest::{CacheSpec, Scope};
 use helmdeck_core::numbers::micros;
 use helmdeck_core::secrets::{Secrets, credential_tag, is_credential_tag};
-use helmdeck_core::{ArtifactRef, Call, Code, Error, Manifest, NotKept, Result, Timestamp, Upstream};
+use helmdeck_core::{
+    ArtifactRef, Call, Code, Error, Manifest, NotKept, Result, Timestamp, Upstream,
+};
 
 use super::answer::Location;
 use super::backoff::BackoffKey;
@@ -66,29 +68,61 @@ pub(crate) struct Contract {
 
 impl Contract {
     fn new(bytes: [u8; 32], version: Option<Arc<ProgramVersion>>) -> Self {
-        Self { bytes, hex: hex(&bytes), version }
+        Self {
+            bytes,
+            hex: hex(&bytes),
+            version,
+        }
     }
 }
 
-/// Returns the namespace of a call's answer and the canonical form of its input, or why the call cannot be cached: a word of
+/// Returns the namespace of a call's answer and the canonical form of its input, or why the call
+/// cannot be cached: a word of
 /// [`CacheInfo::REASONS`](helmdeck_core::CacheInfo::REASONS).
 pub(crate) fn place(spec: &CacheSpec, call: &Call) -> Result<(Namespace, Bytes), &'static str> {
-    let uncached = if call.identity.is_anonymous() { "anonymous" } else { "no_session" };
-    let namespace = namespace(&call.identity, spec.scope, call.stage.pinned_session.as_ref()).ok_or(uncached)?;
-    Ok((namespace, Bytes::from(canonical_input(call).map_err(|_| "input")?)))
+    let uncached = if call.identity.is_anonymous() {
+        "anonymous"
+    } else {
+        "no_session"
+    };
+    let namespace = namespace(
+        &call.identity,
+        spec.scope,
+        call.stage.pinned_session.as_ref(),
+    )
+    .ok_or(uncached)?;
+    Ok((
+        namespace,
+        Bytes::from(canonical_input(call).map_err(|_| "input")?),
+    ))
 }
 
 /// Returns the tags of an answer, with their families and those of its credentials.
-pub(crate) fn tags_of(spec: &CacheSpec, input: &Bytes, secrets: Option<&Arc<dyn CallSecrets>>) -> Vec<String> {
+pub(crate) fn tags_of(
+    spec: &CacheSpec,
+    input: &Bytes,
+    secrets: Option<&Arc<dyn CallSecrets>>,
+) -> Vec<String> {
     // Of the canonical form: two spellings of one input have one entry, and so the same tags.
-    let value = if spec.tags.is_empty() { None } else { serde_json::from_slice(&for_handler(input)).ok() };
+    let value = if spec.tags.is_empty() {
+        None
+    } else {
+        serde_json::from_slice(&for_handler(input)).ok()
+    };
     let value: serde_json::Value = value.unwrap_or_default();
-    let of_spec: Vec<String> =
-        spec.tags.iter().filter_map(|tag| tag.fill(&value)).map(|tag| tag.text.to_lowercase()).collect();
+    let of_spec: Vec<String> = spec
+        .tags
+        .iter()
+        .filter_map(|tag| tag.fill(&value))
+        .map(|tag| tag.text.to_lowercase())
+        .collect();
     let families = families(of_spec.iter().filter(|tag| !is_credential_tag(tag)));
     let grants = secrets.map_or(&[][..], |secrets| secrets.grants());
     let of_grants = grants.iter().map(|grant| credential_tag(&grant.name));
-    let of_spec = of_spec.into_iter().filter(|tag| !is_credential_tag(tag)).map(bounded);
+    let of_spec = of_spec
+        .into_iter()
+        .filter(|tag| !is_credential_tag(tag))
+        .map(bounded);
     of_spec.chain(families).chain(of_grants).collect()
 }
 
@@ -122,25 +156,42 @@ impl PackCache {
 
     /// Returns the manifest's cache section. A handle is only made when there is one.
     pub(crate) fn spec(&self) -> Result<&CacheSpec> {
-        self.manifest.cache().ok_or_else(|| Error::new(Code::Internal, "a pack without a cache section is cached"))
+        self.manifest
+            .cache()
+            .ok_or_else(|| Error::new(Code::Internal, "a pack without a cache section is cached"))
     }
 
     /// Returns whether a caller's private answer would become part of a shared one.
     ///
     /// That is so if the calling pack is of scope `shared`, and this one is not.
     pub(crate) fn would_leak(&self, call: &Call) -> bool {
-        call.stage.called_by.as_ref().is_some_and(|calling| calling.shared)
-            && self.manifest.cache().is_none_or(|spec| spec.scope != Scope::Shared)
+        call.stage
+            .called_by
+            .as_ref()
+            .is_some_and(|calling| calling.shared)
+            && self
+                .manifest
+                .cache()
+                .is_none_or(|spec| spec.scope != Scope::Shared)
     }
 
-    /// Returns whether an answer of a shared scope has files: they belong to the caller that ran the pack.
+    /// Returns whether an answer of a shared scope has files: they belong to the caller that ran
+    /// the pack.
     pub(crate) fn has_private_files(&self, artifacts: &[ArtifactRef]) -> bool {
-        !artifacts.is_empty() && self.manifest.cache().is_some_and(|spec| spec.scope == Scope::Shared)
+        !artifacts.is_empty()
+            && self
+                .manifest
+                .cache()
+                .is_some_and(|spec| spec.scope == Scope::Shared)
     }
 
-    /// Returns whether an answer of a shared scope was not kept because it is for the caller that ran the pack.
+    /// Returns whether an answer of a shared scope was not kept because it is for the caller that
+    /// ran the pack.
     pub(crate) fn is_private(&self, why: NotKept) -> bool {
-        let shared = self.manifest.cache().is_some_and(|spec| spec.scope == Scope::Shared);
+        let shared = self
+            .manifest
+            .cache()
+            .is_some_and(|spec| spec.scope == Scope::Shared);
         matches!(why, NotKept::Because("shared_artifact" | "upstream_private" | "upstream_no_store") if shared)
     }
 
@@ -148,12 +199,24 @@ impl PackCache {
     ///
     /// A program's contract is computed from its files. This may read them, on a blocking thread.
     pub(crate) async fn contract(&self) -> Arc<Contract> {
-        let Some(program) = &self.program else { return Arc::clone(&self.contract) };
-        let Some(now) = program.now().await else { return Arc::clone(&self.contract) };
-        if self.contract.version.as_ref().is_some_and(|start| start.is(&now)) {
+        let Some(program) = &self.program else {
+            return Arc::clone(&self.contract);
+        };
+        let Some(now) = program.now().await else {
+            return Arc::clone(&self.contract);
+        };
+        if self
+            .contract
+            .version
+            .as_ref()
+            .is_some_and(|start| start.is(&now))
+        {
             return Arc::clone(&self.contract);
         }
-        Arc::new(Contract::new(self.manifest.contract(&now.digest), Some(now)))
+        Arc::new(Contract::new(
+            self.manifest.contract(&now.digest),
+            Some(now),
+        ))
     }
 
     /// Returns the contract if it cannot change during this registration.
@@ -173,18 +236,35 @@ impl PackCache {
 
     /// Returns where the answer to a call belongs, or why the call cannot be cached: a word of
     /// [`CacheInfo::REASONS`].
-    pub(crate) fn locate(&self, call: &Call, contract: Arc<Contract>) -> Result<Located, &'static str> {
+    pub(crate) fn locate(
+        &self,
+        call: &Call,
+        contract: Arc<Contract>,
+    ) -> Result<Located, &'static str> {
         let spec = self.spec().map_err(|_| "input")?;
         if self.would_leak(call) {
             return Err("shared_caller");
         }
         let (namespace, input) = place(spec, call)?;
         let secrets = call.stage.secrets.clone();
-        let key = self.parts(spec, &contract, &input, secrets.as_ref()).key(&self.hub.keyring, &namespace);
+        let key = self
+            .parts(spec, &contract, &input, secrets.as_ref())
+            .key(&self.hub.keyring, &namespace);
         let tags = tags_of(spec, &input, secrets.as_ref()).into();
         let (pack, version) = (self.manifest.name.clone(), self.manifest.version);
-        let location = Arc::new(Location { key, pack, version, namespace, tags });
-        Ok(Located { location, contract, input, secrets })
+        let location = Arc::new(Location {
+            key,
+            pack,
+            version,
+            namespace,
+            tags,
+        });
+        Ok(Located {
+            location,
+            contract,
+            input,
+            secrets,
+        })
     }
 
     /// Records the duration of a run.
@@ -192,8 +272,8 @@ impl PackCache {
         self.cost.store(micros(cost).max(1), Ordering::Relaxed);
     }
 
-    /// Returns the time budget of a read of the store: a part of what a run costs, so that a slow store does not make a
-    /// dear handler run again.
+    /// Returns the time budget of a read of the store: a part of what a run costs, so that a slow
+    /// store does not make a dear handler run again.
     ///
     /// Before the first run that is not known, and its timeout says how dear it may be.
     pub(crate) fn read_budget(&self) -> Duration {
@@ -201,12 +281,18 @@ impl PackCache {
             0 => self.manifest.timeout.min(UNKNOWN_COST),
             micros => Duration::from_micros(micros),
         };
-        self.hub.config.read_budget.max((cost / READ_PART).min(MAX_READ_BUDGET))
+        self.hub
+            .config
+            .read_budget
+            .max((cost / READ_PART).min(MAX_READ_BUDGET))
     }
 
     /// Returns the pack's upstream, asked with these credentials.
     pub(crate) fn upstream_of(&self, secrets: Option<&Arc<dyn CallSecrets>>) -> BackoffKey {
-        BackoffKey::upstream(&self.upstream.name, secrets.map_or(&[], |secrets| secrets.grants()))
+        BackoffKey::upstream(
+            &self.upstream.name,
+            secrets.map_or(&[], |secrets| secrets.grants()),
+        )
     }
 
     /// Returns how long the handler is not asked for this answer.
@@ -214,7 +300,10 @@ impl PackCache {
         if self.hub.backoffs.is_empty() {
             return None;
         }
-        let keys = [self.upstream_of(located.secrets.as_ref()), BackoffKey::answer(&located.location.key)];
+        let keys = [
+            self.upstream_of(located.secrets.as_ref()),
+            BackoffKey::answer(&located.location.key),
+        ];
         self.hub.backoffs.left(&keys, now)
     }
 
@@ -237,7 +326,12 @@ impl PackCache {
 
     /// Returns digests of the parts of the key.
     pub(crate) fn digests(&self, located: &Located) -> Result<Digests> {
-        let parts = self.parts(self.spec()?, &located.contract, &located.input, located.secrets.as_ref());
+        let parts = self.parts(
+            self.spec()?,
+            &located.contract,
+            &located.input,
+            located.secrets.as_ref(),
+        );
         Ok(parts.digests(&self.hub.keyring, &located.location.namespace))
     }
 }

@@ -43,8 +43,8 @@ pub struct Purged {
     pub rows: u64,
     /// The store did not answer in time.
     ///
-    /// This process serves no purged answer; the rows are deleted as soon as the store is back, by this process or the
-    /// next one with its journal.
+    /// This process serves no purged answer; the rows are deleted as soon as the store is back, by
+    /// this process or the next one with its journal.
     pub pending: bool,
 }
 
@@ -55,20 +55,41 @@ impl Selector {
         match self {
             Self::All => "all cached answers".to_owned(),
             Self::Pack(pack) => format!("cached answers of pack {pack}"),
-            Self::Tag(tag) | Self::Outdated { tag, whose: Reach::Everybody } => {
+            Self::Tag(tag)
+            | Self::Outdated {
+                tag,
+                whose: Reach::Everybody,
+            } => {
                 format!("cached answers with tag {tag}")
             }
-            Self::Outdated { tag, whose: Reach::One(namespace) } => {
-                format!("{} with tag {tag}", Self::Namespace(namespace.clone()).describe())
+            Self::Outdated {
+                tag,
+                whose: Reach::One(namespace),
+            } => {
+                format!(
+                    "{} with tag {tag}",
+                    Self::Namespace(namespace.clone()).describe()
+                )
             }
-            Self::Outdated { tag, whose: Reach::Caller { tenant, subject } } => {
-                format!("cached answers of {tenant}/{subject}, and those that {tenant} shares, with tag {tag}")
+            Self::Outdated {
+                tag,
+                whose: Reach::Caller { tenant, subject },
+            } => {
+                format!(
+                    "cached answers of {tenant}/{subject}, and those that {tenant} shares, with tag {tag}"
+                )
             }
             Self::Namespace(namespace) => match &namespace.session {
                 Some(session) => {
-                    format!("cached answers of {}/{} in session {session}", namespace.tenant, namespace.subject)
+                    format!(
+                        "cached answers of {}/{} in session {session}",
+                        namespace.tenant, namespace.subject
+                    )
                 }
-                None => format!("cached answers of {}/{}", namespace.tenant, namespace.subject),
+                None => format!(
+                    "cached answers of {}/{}",
+                    namespace.tenant, namespace.subject
+                ),
             },
             Self::Key { key, .. } => format!("the cached answer {key}"),
         }
@@ -78,30 +99,50 @@ impl Selector {
         match self {
             Self::All => true,
             Self::Pack(pack) => *pack == location.pack,
-            Self::Tag(tag) => location.tags.iter().any(|tag_of_location| tag_of_location == tag),
+            Self::Tag(tag) => location
+                .tags
+                .iter()
+                .any(|tag_of_location| tag_of_location == tag),
             Self::Outdated { tag, whose } => {
-                whose.covers(&location.namespace) && location.tags.iter().any(|tag_of_location| tag_of_location == tag)
+                whose.covers(&location.namespace)
+                    && location
+                        .tags
+                        .iter()
+                        .any(|tag_of_location| tag_of_location == tag)
             }
             Self::Namespace(namespace) => *namespace == location.namespace,
             Self::Key { namespace, key } => {
-                *namespace == location.namespace && *key == location.key.stored(&location.pack, location.version)
+                *namespace == location.namespace
+                    && *key == location.key.stored(&location.pack, location.version)
             }
         }
     }
 
     pub(crate) fn delete(&self) -> Delete {
-        let prefix = |namespace, prefix| Delete::Prefix { namespace, kind: Some(Kind::Cache), prefix };
+        let prefix = |namespace, prefix| Delete::Prefix {
+            namespace,
+            kind: Some(Kind::Cache),
+            prefix,
+        };
         match self {
             Self::All => prefix(None, String::new()),
             Self::Pack(pack) => prefix(None, format!("{pack}/")),
-            Self::Tag(tag) => Delete::Tagged { whose: Reach::Everybody, kind: Kind::Cache, tag: tag.clone() },
-            Self::Outdated { tag, whose } => {
-                Delete::Tagged { whose: whose.clone(), kind: Kind::Cache, tag: tag.clone() }
-            }
+            Self::Tag(tag) => Delete::Tagged {
+                whose: Reach::Everybody,
+                kind: Kind::Cache,
+                tag: tag.clone(),
+            },
+            Self::Outdated { tag, whose } => Delete::Tagged {
+                whose: whose.clone(),
+                kind: Kind::Cache,
+                tag: tag.clone(),
+            },
             Self::Namespace(namespace) => prefix(Some(namespace.clone()), String::new()),
-            Self::Key { namespace, key } => {
-                Delete::Key { namespace: namespace.clone(), kind: Kind::Cache, key: key.clone() }
-            }
+            Self::Key { namespace, key } => Delete::Key {
+                namespace: namespace.clone(),
+                kind: Kind::Cache,
+                key: key.clone(),
+            },
         }
     }
 }
@@ -142,7 +183,13 @@ impl PendingPurges {
         let mut state = self.0.lock();
         state.next += 1;
         let id = state.next;
-        state.purges.push(Pending { id, at, selector, late: entry.is_some(), entry });
+        state.purges.push(Pending {
+            id,
+            at,
+            selector,
+            late: entry.is_some(),
+            entry,
+        });
         id
     }
 
@@ -153,18 +200,26 @@ impl PendingPurges {
         state.purges.swap_remove(index).entry
     }
 
-    /// Notes that a purge takes longer than its caller waits, and returns its entry for the journal; `None` if it was
-    /// carried out, or is in the journal.
+    /// Notes that a purge takes longer than its caller waits, and returns its entry for the
+    /// journal; `None` if it was carried out, or is in the journal.
     pub(crate) fn late(&self, id: u64) -> Option<JournaledPurge> {
         let mut state = self.0.lock();
         let pending = state.purges.iter_mut().find(|pending| pending.id == id)?;
         pending.late = true;
-        pending.entry.is_none().then(|| JournaledPurge { at: pending.at.micros(), selector: pending.selector.clone() })
+        pending.entry.is_none().then(|| JournaledPurge {
+            at: pending.at.micros(),
+            selector: pending.selector.clone(),
+        })
     }
 
     /// Returns the numbers of all purges.
     pub(crate) fn ids(&self) -> Vec<u64> {
-        self.0.lock().purges.iter().map(|pending| pending.id).collect()
+        self.0
+            .lock()
+            .purges
+            .iter()
+            .map(|pending| pending.id)
+            .collect()
     }
 
     /// Records the entry of a purge in the journal. Returns whether the purge is still pending.
@@ -176,17 +231,29 @@ impl PendingPurges {
 
     /// Returns whether an entry of the journal is one of these.
     pub(crate) fn has_entry(&self, entry: i64) -> bool {
-        self.0.lock().purges.iter().any(|pending| pending.entry == Some(entry))
+        self.0
+            .lock()
+            .purges
+            .iter()
+            .any(|pending| pending.entry == Some(entry))
     }
 
     /// Returns the number of purges that take longer than their callers waited.
     pub(crate) fn count_late(&self) -> usize {
-        self.0.lock().purges.iter().filter(|pending| pending.late).count()
+        self.0
+            .lock()
+            .purges
+            .iter()
+            .filter(|pending| pending.late)
+            .count()
     }
 
     /// Returns whether a row that was written at this time is being purged. A tie counts as purged.
     pub(crate) fn covers(&self, location: &Location, written_at: Timestamp) -> bool {
         let state = self.0.lock();
-        state.purges.iter().any(|pending| written_at <= pending.at && pending.selector.covers(location))
+        state
+            .purges
+            .iter()
+            .any(|pending| written_at <= pending.at && pending.selector.covers(location))
     }
 }

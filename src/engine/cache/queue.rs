@@ -76,14 +76,20 @@ pub(crate) struct Queued {
 
 impl Queue {
     pub(crate) fn new(max_writes: usize, max_bytes: u64) -> Self {
-        Self { waiting: Mutex::default(), arrived: Notify::new(), max_writes: max_writes.max(1), max_bytes }
+        Self {
+            waiting: Mutex::default(),
+            arrived: Notify::new(),
+            max_writes: max_writes.max(1),
+            max_bytes,
+        }
     }
 
     /// Queues a write. If the queue is full, the cheapest writes are dropped, this one among them.
     pub(crate) fn write(&self, write: Write) -> Queued {
         let (bytes, mut dropped) = (write.put.value.len() as u64, Vec::new());
         let mut waiting = self.waiting.lock();
-        let waits = !waiting.closed && self.make_room(&mut waiting, write.cost, bytes, &mut dropped);
+        let waits =
+            !waiting.closed && self.make_room(&mut waiting, write.cost, bytes, &mut dropped);
         if waits {
             let number = waiting.next;
             waiting.writes.insert((write.cost, number));
@@ -93,12 +99,26 @@ impl Queue {
         drop(waiting);
         self.arrived.notify_one();
         // Their locks are released here, outside of the mutex.
-        Queued { waits, dropped: dropped.len() as u64 + u64::from(!waits) }
+        Queued {
+            waits,
+            dropped: dropped.len() as u64 + u64::from(!waits),
+        }
     }
 
-    /// Removes cheaper writes until one of this cost and size fits; `false`, without removing any, if it cannot.
-    fn make_room(&self, waiting: &mut QueueState, cost: Duration, bytes: u64, dropped: &mut Vec<Message>) -> bool {
-        let (mut free, mut count, mut doomed) = (self.max_bytes.saturating_sub(waiting.bytes), waiting.writes.len(), 0);
+    /// Removes cheaper writes until one of this cost and size fits; `false`, without removing any,
+    /// if it cannot.
+    fn make_room(
+        &self,
+        waiting: &mut QueueState,
+        cost: Duration,
+        bytes: u64,
+        dropped: &mut Vec<Message>,
+    ) -> bool {
+        let (mut free, mut count, mut doomed) = (
+            self.max_bytes.saturating_sub(waiting.bytes),
+            waiting.writes.len(),
+            0,
+        );
         let mut cheapest = waiting.writes.iter();
         while free < bytes || count >= self.max_writes {
             match cheapest.next() {
@@ -177,7 +197,10 @@ impl Queue {
 
     fn take(&self, wanted: impl Fn(&Message) -> bool) -> Option<Message> {
         let mut waiting = self.waiting.lock();
-        let first = waiting.messages.first_entry().filter(|first| wanted(first.get()))?;
+        let first = waiting
+            .messages
+            .first_entry()
+            .filter(|first| wanted(first.get()))?;
         let (number, message) = first.remove_entry();
         if let Message::Write(write) = &message {
             waiting.writes.remove(&(write.cost, number));
@@ -198,7 +221,11 @@ impl QueueState {
 impl Message {
     /// Returns the bytes that count towards the limit.
     fn bytes(&self) -> u64 {
-        if let Self::Write(write) = self { write.put.value.len() as u64 } else { 0 }
+        if let Self::Write(write) = self {
+            write.put.value.len() as u64
+        } else {
+            0
+        }
     }
 }
 
@@ -221,7 +248,13 @@ mod tests {
             tags: [].into(),
         };
         let put = Put::new(namespace, Kind::Cache, "k", Bytes::from(vec![0; bytes]));
-        Write { put, location: Arc::new(location), cost: Duration::from_millis(cost_ms), epoch: 0, lock: None }
+        Write {
+            put,
+            location: Arc::new(location),
+            cost: Duration::from_millis(cost_ms),
+            epoch: 0,
+            lock: None,
+        }
     }
 
     fn queued(queue: &Queue, cost_ms: u64, bytes: usize) -> (bool, u64) {
@@ -231,7 +264,9 @@ mod tests {
 
     /// Takes all writes; returns the cost of each.
     fn costs(queue: &Queue) -> Vec<u128> {
-        std::iter::from_fn(|| queue.next_write()).map(|write| write.cost.as_millis()).collect()
+        std::iter::from_fn(|| queue.next_write())
+            .map(|write| write.cost.as_millis())
+            .collect()
     }
 
     #[test]
@@ -240,10 +275,18 @@ mod tests {
         for cost in [20, 10, 30] {
             assert_eq!(queued(&queue, cost, 1), (true, 0));
         }
-        assert_eq!(queued(&queue, 10, 1), (false, 1), "as cheap as the cheapest: the one that waits stays");
+        assert_eq!(
+            queued(&queue, 10, 1),
+            (false, 1),
+            "as cheap as the cheapest: the one that waits stays"
+        );
         assert_eq!(queued(&queue, 15, 1), (true, 1));
         assert_eq!(queued(&queue, 40, 1), (true, 1));
-        assert_eq!(costs(&queue), [20, 30, 40], "in the order in which they came");
+        assert_eq!(
+            costs(&queue),
+            [20, 30, 40],
+            "in the order in which they came"
+        );
         queue.left(3);
         assert_eq!(queued(&queue, 1, 1), (true, 0));
     }
@@ -256,7 +299,11 @@ mod tests {
         for cost in [1, 2, 3] {
             assert_eq!(queued(&queue, cost, 2), (true, 0));
         }
-        assert_eq!(queued(&queue, 3, 6), (false, 1), "two that are cheaper are too small, so neither goes");
+        assert_eq!(
+            queued(&queue, 3, 6),
+            (false, 1),
+            "two that are cheaper are too small, so neither goes"
+        );
         assert_eq!(queued(&queue, 9, 11), (false, 1), "larger than the queue");
         assert_eq!(queued(&queue, 3, 4), (true, 2));
         assert_eq!(costs(&queue), [3, 3]);
@@ -267,14 +314,25 @@ mod tests {
     #[tokio::test]
     async fn purges_are_never_dropped_and_stay_in_order() {
         let queue = Queue::new(1, 1000);
-        let purge = |id| Purge { id, at: Timestamp(0), selector: Selector::All, done: None };
+        let purge = |id| Purge {
+            id,
+            at: Timestamp(0),
+            selector: Selector::All,
+            done: None,
+        };
         assert_eq!(queued(&queue, 1, 1), (true, 0));
         queue.purge(purge(7));
         assert_eq!(queued(&queue, 2, 1), (true, 1));
         queue.purge(purge(8));
         assert!(queue.next_write().is_none(), "the purge comes first");
-        assert!(matches!(queue.next().await, Message::Purge(Purge { id: 7, .. })));
+        assert!(matches!(
+            queue.next().await,
+            Message::Purge(Purge { id: 7, .. })
+        ));
         assert!(matches!(queue.next().await, Message::Write(_)));
-        assert!(matches!(queue.next().await, Message::Purge(Purge { id: 8, .. })));
+        assert!(matches!(
+            queue.next().await,
+            Message::Purge(Purge { id: 8, .. })
+        ));
     }
 }

@@ -21,7 +21,8 @@ const READ_BUDGET: Duration = Duration::from_secs(1);
 pub(crate) struct Refusals(Mutex<HashMap<Key, NotKept>>);
 
 impl Refusals {
-    /// Notes why an answer was not kept, and tells the system database within `budget`, for which callers wait.
+    /// Notes why an answer was not kept, and tells the system database within `budget`, for which
+    /// callers wait.
     ///
     /// A failure costs an explanation, never a call.
     pub(crate) async fn note(
@@ -44,18 +45,28 @@ impl Refusals {
         }
         let Some(system) = system else { return };
         let (answer, until) = (hex(&key.short()), clock.now().saturating_add(TOLD_FOR));
-        let written = tokio::time::timeout(budget, system.refuse(&answer, &why.text(), until)).await;
+        let written =
+            tokio::time::timeout(budget, system.refuse(&answer, &why.text(), until)).await;
         if !matches!(written, Ok(Ok(()))) {
             tracing::debug!("why an answer was not kept could not be written");
         }
     }
 
-    /// Returns why an answer was not kept the last time, as far as is known: by this process, or by any within a day.
-    pub(crate) async fn last(&self, key: Key, system: Option<&System>, clock: &dyn Clock) -> Option<String> {
+    /// Returns why an answer was not kept the last time, as far as is known: by this process, or by
+    /// any within a day.
+    pub(crate) async fn last(
+        &self,
+        key: Key,
+        system: Option<&System>,
+        clock: &dyn Clock,
+    ) -> Option<String> {
         if let Some(why) = self.0.lock().get(&key) {
             return Some(why.text().into_owned());
         }
         let answer = hex(&key.short());
-        tokio::time::timeout(READ_BUDGET, system?.last_refusal(&answer, clock.now())).await.ok()?.ok()?
+        tokio::time::timeout(READ_BUDGET, system?.last_refusal(&answer, clock.now()))
+            .await
+            .ok()?
+            .ok()?
     }
 }

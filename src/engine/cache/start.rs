@@ -14,9 +14,18 @@ pub(crate) fn start(mut parts: HubDependencies, stop: &CancellationToken) -> Arc
     let changes = parts.changes.take().or_else(|| parts.store.changes());
     let hub = Hub::new(parts);
     tokio::spawn(write(Arc::clone(&hub), stop.clone()));
-    tokio::spawn(stop.clone().run_until_cancelled_owned(watch(Arc::clone(&hub), changes)));
-    tokio::spawn(stop.clone().run_until_cancelled_owned(keep_counters(Arc::clone(&hub))));
-    tokio::spawn(stop.clone().run_until_cancelled_owned(heartbeat(Arc::clone(&hub))));
+    tokio::spawn(
+        stop.clone()
+            .run_until_cancelled_owned(watch(Arc::clone(&hub), changes)),
+    );
+    tokio::spawn(
+        stop.clone()
+            .run_until_cancelled_owned(keep_counters(Arc::clone(&hub))),
+    );
+    tokio::spawn(
+        stop.clone()
+            .run_until_cancelled_owned(heartbeat(Arc::clone(&hub))),
+    );
     hub
 }
 

@@ -19,7 +19,8 @@ const MAX_FAMILIES: usize = 8;
 
 /// Returns the tag of cached answers as a store has it.
 ///
-/// It is in lower case, and no longer than a store takes. Use it to delete from the store without an engine.
+/// It is in lower case, and no longer than a store takes. Use it to delete from the store without
+/// an engine.
 #[must_use]
 pub fn stored_tag(tag: &str) -> String {
     bounded(tag.to_lowercase())
@@ -27,21 +28,25 @@ pub fn stored_tag(tag: &str) -> String {
 
 /// Returns the form under which a tag is stored and purged.
 ///
-/// It is the tag, or, if that is longer than a store takes, its beginning and its SHA-256. So a purge by the full tag
-/// finds the answers that were stored with it.
+/// It is the tag, or, if that is longer than a store takes, its beginning and its SHA-256. So a
+/// purge by the full tag finds the answers that were stored with it.
 pub(crate) fn bounded(tag: String) -> String {
     if tag.len() <= MAX_TAG_BYTES {
         return tag;
     }
     let digest = hex(&Sha256::digest(tag.as_bytes()));
-    format!("{}#sha256:{digest}", &tag[..tag.floor_char_boundary(KEPT_BYTES)])
+    format!(
+        "{}#sha256:{digest}",
+        &tag[..tag.floor_char_boundary(KEPT_BYTES)]
+    )
 }
 
 /// Returns the family of a tag: the text before its first `:`, then `:*`.
 ///
 /// Returns `None` for a tag without a `:`.
 pub(crate) fn family(tag: &str) -> Option<String> {
-    tag.split_once(':').map(|(name, _)| bounded(format!("{name}:*")))
+    tag.split_once(':')
+        .map(|(name, _)| bounded(format!("{name}:*")))
 }
 
 /// Returns the families that an answer with these tags is stored with.
@@ -57,7 +62,11 @@ pub(crate) fn families<'a>(tags: impl Iterator<Item = &'a String>) -> Vec<String
             }
         }
     }
-    if families.len() > MAX_FAMILIES { vec![ANY.to_owned(), WIDE.to_owned()] } else { families }
+    if families.len() > MAX_FAMILIES {
+        vec![ANY.to_owned(), WIDE.to_owned()]
+    } else {
+        families
+    }
 }
 
 /// Returns whether a tag is a family, which no manifest contains.
@@ -71,9 +80,14 @@ mod tests {
 
     #[test]
     fn long_tags_are_cut_and_stay_distinct() {
-        let (a, b) = (format!("svc:{}a", "é".repeat(300)), format!("svc:{}b", "é".repeat(300)));
+        let (a, b) = (
+            format!("svc:{}a", "é".repeat(300)),
+            format!("svc:{}b", "é".repeat(300)),
+        );
         let (short_a, short_b) = (bounded(a.clone()), bounded(b));
-        assert!(short_a.len() <= MAX_TAG_BYTES && short_a != short_b && short_a.starts_with("svc:é"));
+        assert!(
+            short_a.len() <= MAX_TAG_BYTES && short_a != short_b && short_a.starts_with("svc:é")
+        );
         assert_eq!(bounded(a), short_a);
         assert_eq!(bounded("x".repeat(256)), "x".repeat(256));
     }

@@ -11,7 +11,8 @@ use super::invalidation::{Covers, LATE, LOST, before};
 
 /// Watches for deletes by other processes, until the hub is dropped.
 ///
-/// Subscribes to `changes` if there is such a source, and while it lasts. Otherwise polls the generation of the store.
+/// Subscribes to `changes` if there is such a source, and while it lasts. Otherwise polls the
+/// generation of the store.
 pub(super) async fn watch(hub: Arc<Hub>, changes: Option<Changes>) {
     if let Some(changes) = changes {
         hub.invalidations.set_notified(true);
@@ -58,7 +59,10 @@ async fn poll(hub: &Hub) {
             }
         };
         if let Ok(Ok(generation)) = tokio::time::timeout(Duration::from_secs(1), reading).await {
-            if seen.replace(generation).is_some_and(|before| hub.own_deletes.others_deleted(before, generation)) {
+            if seen
+                .replace(generation)
+                .is_some_and(|before| hub.own_deletes.others_deleted(before, generation))
+            {
                 hub.invalidate_deleted(Covers::Everything, certain);
             }
             certain = asked;

@@ -1,7 +1,8 @@
 //! Writes answers to the store after the response, and carries out purges in order with them.
 //!
-//! One task and one bounded queue: of what does not fit, the cheapest is dropped and counted. A purge is never dropped; if the store
-//! fails it is tried again until it is done, and until then the rows it covers are not served (`purge::PendingPurges`).
+//! One task and one bounded queue: of what does not fit, the cheapest is dropped and counted. A
+//! purge is never dropped; if the store fails it is tried again until it is done, and until then
+//! the rows it covers are not served (`purge::PendingPurges`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -78,7 +79,10 @@ pub(crate) async fn run(hub: &Hub) {
 }
 
 async fn write(hub: &Hub, mut writes: Vec<Write>, unfinished: &mut Unfinished) {
-    let bytes: u64 = writes.iter().map(|write| write.put.value.len() as u64).sum();
+    let bytes: u64 = writes
+        .iter()
+        .map(|write| write.put.value.len() as u64)
+        .sum();
     writes.retain(|write| {
         let outdated = hub.invalidations.outdated(&write.location, write.epoch);
         if outdated {
@@ -89,9 +93,16 @@ async fn write(hub: &Hub, mut writes: Vec<Write>, unfinished: &mut Unfinished) {
     let count = writes.len() as u64;
     let result = match count {
         0 => Some(Ok(Vec::new())),
-        _ if hub.allows(&hub.writing) => {
-            Some(attempt(hub, writes.iter().map(|write| Op::Put(write.put.clone())).collect()).await)
-        }
+        _ if hub.allows(&hub.writing) => Some(
+            attempt(
+                hub,
+                writes
+                    .iter()
+                    .map(|write| Op::Put(write.put.clone()))
+                    .collect(),
+            )
+            .await,
+        ),
         _ => None,
     };
     let mut locks = Vec::new();
@@ -105,7 +116,10 @@ async fn write(hub: &Hub, mut writes: Vec<Write>, unfinished: &mut Unfinished) {
         // One row that the store refuses must not cost the other rows of the batch.
         Some(Err(Some(error))) if !error.is_temporary() && count > 1 => {
             for write in writes {
-                match attempt(hub, vec![Op::Put(write.put.clone())]).await.as_deref() {
+                match attempt(hub, vec![Op::Put(write.put.clone())])
+                    .await
+                    .as_deref()
+                {
                     Ok([written]) => unfinished.rows.extend(confirm(hub, &write, written).await),
                     _ => {
                         hub.metrics.totals.writes_dropped.inc();
@@ -129,7 +143,9 @@ async fn write(hub: &Hub, mut writes: Vec<Write>, unfinished: &mut Unfinished) {
 ///
 /// Returns the row if that failed.
 async fn confirm(hub: &Hub, write: &Write, written: &Written) -> Option<Row> {
-    let Written::Put(meta) = written else { return None };
+    let Written::Put(meta) = written else {
+        return None;
+    };
     let row = Row {
         location: Arc::clone(&write.location),
         epoch: write.epoch,
@@ -144,18 +160,35 @@ async fn confirm(hub: &Hub, write: &Write, written: &Written) -> Option<Row> {
 ///
 /// A row made after the purge at the same version stays. Returns the row if that failed.
 ///
-/// The row is replaced by an empty one rather than deleted, because a delete would make all other processes take back
-/// rows too. Processes that are notified of each delete, and not merely that one happened, are notified of this one.
+/// The row is replaced by an empty one rather than deleted, because a delete would make all other
+/// processes take back rows too. Processes that are notified of each delete, and not merely that
+/// one happened, are notified of this one.
 async fn take_back(hub: &Hub, row: Row) -> Option<Row> {
-    let key = row.location.key.stored(&row.location.pack, row.location.version);
+    let key = row
+        .location
+        .key
+        .stored(&row.location.pack, row.location.version);
     let namespace = row.location.namespace.clone();
-    let nothing = Put::ending(namespace.clone(), Kind::Cache, key.clone(), row.version, row.updated_at);
+    let nothing = Put::ending(
+        namespace.clone(),
+        Kind::Cache,
+        key.clone(),
+        row.version,
+        row.updated_at,
+    );
     let mut batch = vec![Op::Put(nothing)];
     if hub.invalidations.are_notified() {
-        batch.push(Op::Delete(Delete::Key { namespace, kind: Kind::Cache, key }));
+        batch.push(Op::Delete(Delete::Key {
+            namespace,
+            kind: Kind::Cache,
+            key,
+        }));
     }
     match attempt(hub, batch).await {
-        Ok(_) | Err(Some(StoreError::VersionMismatch { .. } | StoreError::NotNewer | StoreError::Closed)) => None,
+        Ok(_)
+        | Err(Some(
+            StoreError::VersionMismatch { .. } | StoreError::NotNewer | StoreError::Closed,
+        )) => None,
         Err(_) => Some(row),
     }
 }
@@ -164,7 +197,8 @@ async fn take_back(hub: &Hub, row: Row) -> Option<Row> {
 async fn attempt(hub: &Hub, batch: Vec<Op>) -> Result<Vec<Written>, Option<StoreError>> {
     let started = hub.clock.monotonic();
     let result = tokio::time::timeout(hub.config.write_budget, hub.store.write(batch)).await;
-    hub.metrics.store_took("write", hub.clock.monotonic().saturating_sub(started));
+    hub.metrics
+        .store_took("write", hub.clock.monotonic().saturating_sub(started));
     match result {
         Ok(Ok(written)) => {
             hub.store_works(&hub.writing);
@@ -189,10 +223,16 @@ async fn attempt(hub: &Hub, batch: Vec<Op>) -> Result<Vec<Written>, Option<Store
 /// Carries out a purge, or returns it for a retry.
 async fn carry_out(hub: &Hub, mut purge: Purge) -> Option<Purge> {
     let delete = purge.selector.delete();
-    match tokio::time::timeout(hub.config.write_budget, hub.own_deletes.run(hub.store.delete(delete.clone()))).await {
+    match tokio::time::timeout(
+        hub.config.write_budget,
+        hub.own_deletes.run(hub.store.delete(delete.clone())),
+    )
+    .await
+    {
         Ok(Ok(rows)) => {
             hub.store_works(&hub.writing);
-            hub.invalidations.purged(Covers::Of(delete), purge.at, hub.clock.monotonic());
+            hub.invalidations
+                .purged(Covers::Of(delete), purge.at, hub.clock.monotonic());
             hub.end_purge(purge.id).await;
             if let Some(done) = purge.done.take() {
                 let _ = done.send(rows);

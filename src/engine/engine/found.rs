@@ -22,7 +22,10 @@ pub struct Found {
 impl std::fmt::Debug for Found {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let manifest = &self.registered.manifest;
-        f.debug_struct("Found").field("name", &manifest.name).field("version", &manifest.version).finish()
+        f.debug_struct("Found")
+            .field("name", &manifest.name)
+            .field("version", &manifest.version)
+            .finish()
     }
 }
 
@@ -56,14 +59,21 @@ impl Found {
     pub async fn call(&self, call: Call) -> Result<Outcome> {
         // The permission to run a pack is checked against the name in the call.
         if call.pack != self.registered.manifest.name {
-            return Err(Error::new(Code::Internal, "internal error: the call was routed to the wrong pack"));
+            return Err(Error::new(
+                Code::Internal,
+                "internal error: the call was routed to the wrong pack",
+            ));
         }
         run(&self.inner, &self.registered, call).await
     }
 }
 
 /// Runs a call through the pipeline of its pack.
-pub(super) async fn run(inner: &Arc<Inner>, registered: &Arc<Registered>, call: Call) -> Result<Outcome> {
+pub(super) async fn run(
+    inner: &Arc<Inner>,
+    registered: &Arc<Registered>,
+    call: Call,
+) -> Result<Outcome> {
     if !matches!(registered.manifest.handler, HandlerSpec::Mcp { .. }) {
         return registered.service.call(call).await;
     }
@@ -72,8 +82,8 @@ pub(super) async fn run(inner: &Arc<Inner>, registered: &Arc<Registered>, call: 
 
 /// Runs a tool of an MCP server.
 ///
-/// If the server has replaced the tool since the pack was made, the tool was not called. The call then goes once to the
-/// current pack.
+/// If the server has replaced the tool since the pack was made, the tool was not called. The call
+/// then goes once to the current pack.
 async fn run_tool(inner: &Arc<Inner>, registered: &Arc<Registered>, call: Call) -> Result<Outcome> {
     let again = call.clone();
     match registered.service.call(call).await {

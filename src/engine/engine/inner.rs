@@ -73,8 +73,16 @@ impl JobRunner for Inner {
 
     fn packs(self: Arc<Self>) -> Vec<RunnablePack> {
         let snapshot = self.registry.snapshot();
-        let all = snapshot.packs.values().flatten().filter_map(|pack| pack.registered(&self).ok());
-        all.map(|pack| RunnablePack { manifest: Arc::clone(&pack.manifest), contract: pack.contract }).collect()
+        let all = snapshot
+            .packs
+            .values()
+            .flatten()
+            .filter_map(|pack| pack.registered(&self).ok());
+        all.map(|pack| RunnablePack {
+            manifest: Arc::clone(&pack.manifest),
+            contract: pack.contract,
+        })
+        .collect()
     }
 
     fn position(&self) -> Option<DeletePosition> {
@@ -107,7 +115,11 @@ impl Inner {
     }
 
     /// Finds a pack in the registry.
-    pub(crate) fn registered(self: &Arc<Self>, name: &str, version: Option<Version>) -> Result<Arc<Registered>> {
+    pub(crate) fn registered(
+        self: &Arc<Self>,
+        name: &str,
+        version: Option<Version>,
+    ) -> Result<Arc<Registered>> {
         self.registry.find(name, version)?.callable(self)
     }
 
@@ -116,7 +128,12 @@ impl Inner {
     /// # Errors
     /// `session_unavailable` if the engine has none.
     pub(crate) fn sessions(&self) -> Result<&Sessions> {
-        let none = || Error::new(Code::SessionUnavailable, "this server has no session runtime");
+        let none = || {
+            Error::new(
+                Code::SessionUnavailable,
+                "this server has no session runtime",
+            )
+        };
         self.sessions.as_ref().ok_or_else(none)
     }
 
@@ -129,32 +146,48 @@ impl Inner {
         self.artifacts.as_ref().ok_or_else(none)
     }
 
-    /// Returns the readiness checks of the engine, by name. It reads from the store, at most once a second.
+    /// Returns the readiness checks of the engine, by name. It reads from the store, at most once a
+    /// second.
     pub(crate) async fn ready(&self) -> Vec<(&'static str, Result<(), String>)> {
         let mut checks = vec![("packs", Ok(()))];
         if self.registry.snapshot().packs.is_empty() {
             checks[0].1 = Err("no pack is registered".to_owned());
         }
         if self.packs_dir.is_some() {
-            let refused =
-                self.registry.snapshot().refused.iter().filter(|error| !error.file.starts_with("mcp:")).count();
+            let refused = self
+                .registry
+                .snapshot()
+                .refused
+                .iter()
+                .filter(|error| !error.file.starts_with("mcp:"))
+                .count();
             let state = match refused {
                 0 => Ok(()),
-                refused => Err(format!("refused: {refused}; the log and the list of packs say why")),
+                refused => Err(format!(
+                    "refused: {refused}; the log and the list of packs say why"
+                )),
             };
             checks.push(("manifests", state));
         }
         if let Some(memory) = &self.memory {
-            // A failing store costs the cache, not the calls: it is reported, and does not make the server unready.
+            // A failing store costs the cache, not the calls: it is reported, and does not make the
+            // server unready.
             let state = match (memory.store().not_open(), memory.hub.store_trouble()) {
-                (Some(error), _) => Err(format!("the store is not open yet, and is tried again: {}", error.trouble())),
+                (Some(error), _) => Err(format!(
+                    "the store is not open yet, and is tried again: {}",
+                    error.trouble()
+                )),
                 (None, Some(word)) if memory.hub.skips_store() => {
                     Err(format!("the store fails and is left alone: {word}"))
                 }
-                (None, None) if memory.hub.skips_store() => Err("the store fails and is left alone".to_owned()),
+                (None, None) if memory.hub.skips_store() => {
+                    Err("the store fails and is left alone".to_owned())
+                }
                 (None, _) => match (memory.hub.check_store().await, memory.hub.write_trouble()) {
                     (Some(word), _) => Err(format!("the store cannot be read: {word}")),
-                    (None, Some(word)) => Err(format!("nothing can be written to the store: {word}")),
+                    (None, Some(word)) => {
+                        Err(format!("nothing can be written to the store: {word}"))
+                    }
                     (None, None) => Ok(()),
                 },
             };
@@ -190,7 +223,9 @@ impl Inner {
                 memory.hub.flush_reads().await;
             };
             if tokio::time::timeout(limit, drain).await.is_err() {
-                tracing::warn!("the store did not take everything in time; some answers or audit rows were not stored");
+                tracing::warn!(
+                    "the store did not take everything in time; some answers or audit rows were not stored"
+                );
             }
             pending = memory.hub.journal_all().await;
             if pending > 0 {

@@ -30,12 +30,19 @@ struct Candidate {
 
 impl Candidate {
     fn new(manifest: Manifest, handler: Arc<dyn Handler>, digest: Vec<u8>) -> Self {
-        Self { manifest, handler, digest, program: None, need: Need::Nothing }
+        Self {
+            manifest,
+            handler,
+            digest,
+            program: None,
+            need: Need::Nothing,
+        }
     }
 }
 
 impl Inner {
-    /// Fills the registry for the first time, and watches the packs folder from then on if `watch` says so.
+    /// Fills the registry for the first time, and watches the packs folder from then on if `watch`
+    /// says so.
     pub(crate) fn start(self: &Arc<Self>, watch: bool) {
         let _loading = self.loading.lock();
         // Before the folder is read, so that a change during the read causes a reload.
@@ -51,7 +58,12 @@ impl Inner {
         }
         let snapshot = self.load(&Snapshot::default());
         for error in &snapshot.refused {
-            tracing::warn!(file = error.file, line = error.line, "manifest refused: {}", error.message);
+            tracing::warn!(
+                file = error.file,
+                line = error.line,
+                "manifest refused: {}",
+                error.message
+            );
         }
         self.registry.replace(snapshot);
         if watch {
@@ -67,9 +79,22 @@ impl Inner {
         for error in &snapshot.refused {
             if !previous.refused.contains(error) {
                 let kept = snapshot.is_kept(error);
-                let more = if kept { "; the last good version goes on serving" } else { "" };
-                tracing::warn!(file = error.file, line = error.line, kept, "manifest refused: {}{more}", error.message);
-                self.events.publish(EventKind::PackRefused { file: error.file.clone(), reason: error.to_string() });
+                let more = if kept {
+                    "; the last good version goes on serving"
+                } else {
+                    ""
+                };
+                tracing::warn!(
+                    file = error.file,
+                    line = error.line,
+                    kept,
+                    "manifest refused: {}{more}",
+                    error.message
+                );
+                self.events.publish(EventKind::PackRefused {
+                    file: error.file.clone(),
+                    reason: error.to_string(),
+                });
             }
         }
         self.replace(&previous, snapshot);
@@ -79,15 +104,27 @@ impl Inner {
     ///
     /// A pack whose contract has not changed keeps its pipeline.
     fn load(self: &Arc<Self>, previous: &Snapshot) -> Snapshot {
-        // Read the listings before the import. A list that changes after this costs one more load; read after the
-        // import, it could cost a pack.
+        // Read the listings before the import. A list that changes after this costs one more load;
+        // read after the import, it could cost a pack.
         let listings = self.servers.iter().flat_map(Servers::listings).collect();
-        let mut snapshot = Snapshot { listings, ..Snapshot::default() };
+        let mut snapshot = Snapshot {
+            listings,
+            ..Snapshot::default()
+        };
         for builtin in &self.builtins {
             self.admit_builtin(&mut snapshot, previous, builtin);
         }
         let mut broken = Vec::new();
-        for folder::Read { file, name, manifest } in self.packs_dir.as_deref().map(folder::read).unwrap_or_default() {
+        for folder::Read {
+            file,
+            name,
+            manifest,
+        } in self
+            .packs_dir
+            .as_deref()
+            .map(folder::read)
+            .unwrap_or_default()
+        {
             let mut server = None;
             let read = match manifest {
                 Ok((manifest, folder)) => {
@@ -105,20 +142,22 @@ impl Inner {
             self.admit(&mut snapshot, previous, read, PackSource::Folder);
             if let Some(error) = snapshot.refused.get(before).cloned() {
                 snapshot.note_refused(name, &error);
-                // A refusal by the new list of a server is final. A file may be half written, so its last good version
-                // is kept.
+                // A refusal by the new list of a server is final. A file may be half written, so
+                // its last good version is kept.
                 if server.is_none_or(|server| previous.same_listing(&snapshot, &server)) {
                     broken.push((file, error));
                 }
             }
         }
-        // After all good manifests, so that a pack that moved to another file does not conflict with itself.
+        // After all good manifests, so that a pack that moved to another file does not conflict
+        // with itself.
         for (file, error) in broken {
             snapshot.keep(previous, &file, &error);
         }
         // Last, so that the operator's manifests win over the names of a server's tools.
         for (name, read) in self.servers.iter().flat_map(Servers::import) {
-            let read = read.map(|(manifest, handler, digest)| Candidate::new(manifest, handler, digest));
+            let read =
+                read.map(|(manifest, handler, digest)| Candidate::new(manifest, handler, digest));
             let before = snapshot.refused.len();
             self.admit(&mut snapshot, previous, read, PackSource::Mcp);
             if let Some(error) = snapshot.refused.get(before).cloned() {
@@ -149,7 +188,9 @@ impl Inner {
             None => Fitted::none(&manifest, &server),
         };
         match fitted {
-            Fitted::Ready(manifest, handler, digest) => Some(Ok(Candidate::new(*manifest, handler, digest))),
+            Fitted::Ready(manifest, handler, digest) => {
+                Some(Ok(Candidate::new(*manifest, handler, digest)))
+            }
             Fitted::Refused(error) => Some(Err(error)),
             Fitted::Pending(name) => {
                 snapshot.pending.insert(name, server);
@@ -163,48 +204,85 @@ impl Inner {
     }
 
     fn local(&self, manifest: Manifest, folder: &Path) -> Result<Candidate, ManifestError> {
-        let refuse = |message: String| ManifestError { file: manifest.file.clone(), line: None, message };
+        let refuse = |message: String| ManifestError {
+            file: manifest.file.clone(),
+            line: None,
+            message,
+        };
         match &manifest.handler {
             HandlerSpec::Command { argv, env } => {
                 let handler =
-                    CommandHandler::new(argv, env.clone(), folder, self.config.commands.clone()).map_err(refuse)?;
+                    CommandHandler::new(argv, env.clone(), folder, self.config.commands.clone())
+                        .map_err(refuse)?;
                 let program = Arc::new(handler.program());
                 let digest = program.at_start().digest.clone();
-                Ok(Candidate { program: Some(program), ..Candidate::new(manifest, Arc::new(handler), digest) })
+                Ok(Candidate {
+                    program: Some(program),
+                    ..Candidate::new(manifest, Arc::new(handler), digest)
+                })
             }
             HandlerSpec::Http(spec) => {
                 let revalidate = manifest.cache().is_some_and(|cache| cache.revalidate);
                 let credentials = manifest.credentials.clone();
-                let handler = HttpHandler::new((**spec).clone(), credentials, revalidate, self.egress.clone());
+                let handler = HttpHandler::new(
+                    (**spec).clone(),
+                    credentials,
+                    revalidate,
+                    self.egress.clone(),
+                );
                 Ok(Candidate::new(manifest, Arc::new(handler), Vec::new()))
             }
             HandlerSpec::Builtin(name) => {
-                // A manifest of the folder may give a built-in handler another contract (a cache, other defaults).
+                // A manifest of the folder may give a built-in handler another contract (a cache,
+                // other defaults).
                 let known = self.builtins.iter().find(|builtin| {
-                    Manifest::parse_builtin(builtin.file, builtin.manifest).is_ok_and(|m| m.handler == manifest.handler)
+                    Manifest::parse_builtin(builtin.file, builtin.manifest)
+                        .is_ok_and(|m| m.handler == manifest.handler)
                 });
-                let known = known.ok_or_else(|| refuse(format!("there is no built-in handler \"{name}\"")))?;
+                let known = known
+                    .ok_or_else(|| refuse(format!("there is no built-in handler \"{name}\"")))?;
                 let candidate = Candidate::new(manifest, Arc::clone(&known.handler), Vec::new());
-                Ok(Candidate { need: known.need.clone(), ..candidate })
+                Ok(Candidate {
+                    need: known.need.clone(),
+                    ..candidate
+                })
             }
-            HandlerSpec::Mcp { server, .. } => Err(refuse(format!("there is no MCP server \"{server}\""))),
+            HandlerSpec::Mcp { server, .. } => {
+                Err(refuse(format!("there is no MCP server \"{server}\"")))
+            }
         }
     }
 
     /// Adds a built-in pack, which is read when it is first needed.
-    fn admit_builtin(self: &Arc<Self>, snapshot: &mut Snapshot, previous: &Snapshot, builtin: &Builtin) {
+    fn admit_builtin(
+        self: &Arc<Self>,
+        snapshot: &mut Snapshot,
+        previous: &Snapshot,
+        builtin: &Builtin,
+    ) {
         let Some(unread) = PackEntry::unread(builtin) else {
-            let read = Manifest::parse_builtin(builtin.file, builtin.manifest).map(|manifest| Candidate {
-                need: builtin.need.clone(),
-                ..Candidate::new(manifest, Arc::clone(&builtin.handler), Vec::new())
-            });
+            let read =
+                Manifest::parse_builtin(builtin.file, builtin.manifest).map(|manifest| Candidate {
+                    need: builtin.need.clone(),
+                    ..Candidate::new(manifest, Arc::clone(&builtin.handler), Vec::new())
+                });
             return self.admit(snapshot, previous, read, PackSource::Builtin);
         };
         if let Some(message) = snapshot.conflict(&unread.name, unread.version) {
-            return snapshot.refused.push(ManifestError { file: builtin.file.to_owned(), line: None, message });
+            return snapshot.refused.push(ManifestError {
+                file: builtin.file.to_owned(),
+                line: None,
+                message,
+            });
         }
-        let before = previous.packs.get(&unread.name).map(Vec::as_slice).unwrap_or_default();
-        let same = |pack: &&Arc<PackEntry>| pack.source == PackSource::Builtin && pack.version == unread.version;
+        let before = previous
+            .packs
+            .get(&unread.name)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let same = |pack: &&Arc<PackEntry>| {
+            pack.source == PackSource::Builtin && pack.version == unread.version
+        };
         let kept = before.iter().find(same).cloned();
         snapshot.add(kept.unwrap_or_else(|| Arc::new(unread)));
     }
@@ -216,12 +294,22 @@ impl Inner {
         read: Result<Candidate, ManifestError>,
         source: PackSource,
     ) {
-        let Candidate { manifest, handler, digest, program, need } = match read {
+        let Candidate {
+            manifest,
+            handler,
+            digest,
+            program,
+            need,
+        } = match read {
             Ok(read) => read,
             Err(error) => return snapshot.refused.push(error),
         };
         if let Some(message) = snapshot.conflict(&manifest.name, manifest.version) {
-            return snapshot.refused.push(ManifestError { file: manifest.file, line: None, message });
+            return snapshot.refused.push(ManifestError {
+                file: manifest.file,
+                line: None,
+                message,
+            });
         }
         let contract = manifest.contract(&digest);
         let kept = previous.packs.get(&manifest.name).and_then(|versions| {

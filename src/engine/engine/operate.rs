@@ -28,7 +28,11 @@ impl Engine {
     #[must_use]
     pub fn pack_count(&self) -> usize {
         let snapshot = self.0.registry.snapshot();
-        snapshot.packs.keys().filter(|name| !snapshot.waiting.contains_key(*name)).count()
+        snapshot
+            .packs
+            .keys()
+            .filter(|name| !snapshot.waiting.contains_key(*name))
+            .count()
     }
 
     /// Restarts an MCP server: opens a new connection, even if a wait after a failure is not over.
@@ -38,8 +42,17 @@ impl Engine {
     /// # Errors
     /// `not_found` if none has this name; why it does not start.
     pub async fn restart_mcp_server(&self, name: &str) -> Result<()> {
-        let server = self.0.servers.as_ref().and_then(|servers| servers.get(name));
-        let missing = || Error::new(Code::NotFound, format!("there is no MCP server \"{}\"", name.escape_debug()));
+        let server = self
+            .0
+            .servers
+            .as_ref()
+            .and_then(|servers| servers.get(name));
+        let missing = || {
+            Error::new(
+                Code::NotFound,
+                format!("there is no MCP server \"{}\"", name.escape_debug()),
+            )
+        };
         server.ok_or_else(missing)?.restart().await
     }
 
@@ -51,7 +64,11 @@ impl Engine {
         EngineLoad {
             jobs_queued,
             jobs_running,
-            breaker_open: self.0.memory.as_ref().is_some_and(MemoryControl::breaker_is_open),
+            breaker_open: self
+                .0
+                .memory
+                .as_ref()
+                .is_some_and(MemoryControl::breaker_is_open),
             cache_writes_dropped: totals.writes_dropped.get(),
             audit_rows_dropped: totals.audit_dropped.get(),
             unreadable_rows: totals.unreadable.get(),
@@ -61,6 +78,10 @@ impl Engine {
     /// Returns the state of each MCP server, sorted by name.
     #[must_use]
     pub fn mcp_servers(&self) -> Vec<McpStatus> {
-        self.0.servers.as_ref().map(Servers::status).unwrap_or_default()
+        self.0
+            .servers
+            .as_ref()
+            .map(Servers::status)
+            .unwrap_or_default()
     }
 }

@@ -30,14 +30,27 @@ impl OtherPacks {
 
 #[async_trait]
 impl Packs for OtherPacks {
-    async fn call(&self, from: &Context, pack: &PackName, version: Option<Version>, input: Json) -> Result<Outcome> {
+    async fn call(
+        &self,
+        from: &Context,
+        pack: &PackName,
+        version: Option<Version>,
+        input: Json,
+    ) -> Result<Outcome> {
         let Some(runner) = self.runner.upgrade() else {
             return Err(Error::new(Code::Cancelled, "the engine is shutting down"));
         };
         if from.depth >= MAX_DEPTH {
-            return Err(Error::new(Code::InvalidInput, format!("packs call packs more than {MAX_DEPTH} deep")));
+            return Err(Error::new(
+                Code::InvalidInput,
+                format!("packs call packs more than {MAX_DEPTH} deep"),
+            ));
         }
-        let mut call = Call::new(pack.clone(), input.bytes().clone(), Arc::clone(&from.identity));
+        let mut call = Call::new(
+            pack.clone(),
+            input.bytes().clone(),
+            Arc::clone(&from.identity),
+        );
         call.version = version;
         call.deadline = from.deadline;
         call.cancel.clone_from(&from.cancel);
@@ -45,11 +58,22 @@ impl Packs for OtherPacks {
         call.depth = from.depth + 1;
         call.behind = from.behind;
         call.correlation.clone_from(&from.correlation);
-        call.stage.secrets = from.secrets.clone().map(|secrets| Arc::new(OuterSecrets(secrets)) as _);
+        call.stage.secrets = from
+            .secrets
+            .clone()
+            .map(|secrets| Arc::new(OuterSecrets(secrets)) as _);
         if self.has_memory {
             let shared = matches!(from.memory, Err(NoMemory::Shared));
-            let grants = from.secrets.as_ref().filter(|_| shared).map_or(&[][..], |secrets| secrets.grants());
-            let calling = CallingPack { name: from.pack.clone(), shared, grants: grants.to_vec() };
+            let grants = from
+                .secrets
+                .as_ref()
+                .filter(|_| shared)
+                .map_or(&[][..], |secrets| secrets.grants());
+            let calling = CallingPack {
+                name: from.pack.clone(),
+                shared,
+                grants: grants.to_vec(),
+            };
             call.stage.called_by = Some(Arc::new(calling));
         }
         runner.run_call(call).await

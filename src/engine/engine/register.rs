@@ -35,31 +35,53 @@ impl Inner {
     ) -> Registered {
         let manifest = Arc::new(manifest);
         let hub = self.memory.as_ref().map(|memory| Arc::clone(&memory.hub));
-        let invalidates = manifest.memory.as_ref().is_some_and(|memory| !memory.invalidates.is_empty());
+        let invalidates = manifest
+            .memory
+            .as_ref()
+            .is_some_and(|memory| !memory.invalidates.is_empty());
         // What a program or built-in pack asks is not known: its waits are its own.
         let upstream = handler.upstream();
         let name = upstream.as_ref().map(|upstream| upstream.name.clone());
-        let cache = hub.as_ref().filter(|_| manifest.cache().is_some()).map(|hub| {
-            let (secrets, artifacts) = (Arc::clone(&self.secrets), self.artifacts.clone());
-            let own = || Upstream { name: format!("pack \"{}\"", manifest.name), keep_quota: 0 };
-            let upstream = upstream.unwrap_or_else(own);
-            let (hub, manifest) = (Arc::clone(hub), Arc::clone(&manifest));
-            Arc::new(PackCache::new(hub, manifest, contract, secrets, artifacts, program, upstream))
-        });
+        let cache = hub
+            .as_ref()
+            .filter(|_| manifest.cache().is_some())
+            .map(|hub| {
+                let (secrets, artifacts) = (Arc::clone(&self.secrets), self.artifacts.clone());
+                let own = || Upstream {
+                    name: format!("pack \"{}\"", manifest.name),
+                    keep_quota: 0,
+                };
+                let upstream = upstream.unwrap_or_else(own);
+                let (hub, manifest) = (Arc::clone(hub), Arc::clone(&manifest));
+                Arc::new(PackCache::new(
+                    hub, manifest, contract, secrets, artifacts, program, upstream,
+                ))
+            });
         let validate_input = ValidateInputLayer::new(Arc::clone(&manifest), hub.is_some());
         let gates = match (&cache, hub) {
             (Some(cache), _) => Gates::Cached(Arc::clone(cache)),
             (None, Some(hub)) if invalidates => Gates::Invalidating(hub),
             _ => Gates::Shut,
         };
-        // A run with a shared answer must not know anything about the caller that happened to be first.
+        // A run with a shared answer must not know anything about the caller that happened to be
+        // first.
         let memory = match &self.memory {
             None => Err(self.no_memory.clone()),
-            Some(_) if manifest.cache().is_some_and(|cache| cache.scope == Scope::Shared) => Err(NoMemory::Shared),
-            Some(memory) => Ok(Arc::new(memory.views.of_pack(&manifest.name, manifest.version)) as _),
+            Some(_)
+                if manifest
+                    .cache()
+                    .is_some_and(|cache| cache.scope == Scope::Shared) =>
+            {
+                Err(NoMemory::Shared)
+            }
+            Some(memory) => {
+                Ok(Arc::new(memory.views.of_pack(&manifest.name, manifest.version)) as _)
+            }
         };
-        let credentials = (!manifest.credentials.is_empty())
-            .then(|| CredentialsLayer { manifest: Arc::clone(&manifest), secrets: Arc::clone(&self.secrets) });
+        let credentials = (!manifest.credentials.is_empty()).then(|| CredentialsLayer {
+            manifest: Arc::clone(&manifest),
+            secrets: Arc::clone(&self.secrets),
+        });
         let as_runner: Arc<dyn CallRunner> = Arc::clone(self) as _;
         let parts = PipelineLayers {
             observe: ObserveLayer(Arc::new(Observer {
@@ -71,7 +93,12 @@ impl Inner {
             credentials: credentials.clone(),
             session: manifest.session.clone().map(|spec| {
                 let (manifest, sessions) = (Arc::clone(&manifest), self.sessions.clone());
-                SessionLayer(Arc::new(Asks { manifest, spec, sessions, clock: Arc::clone(&self.clock) }))
+                SessionLayer(Arc::new(Asks {
+                    manifest,
+                    spec,
+                    sessions,
+                    clock: Arc::clone(&self.clock),
+                }))
             }),
             artifacts: ArtifactsLayer(Arc::new(RunArtifacts {
                 manifest: Arc::clone(&manifest),
@@ -82,7 +109,10 @@ impl Inner {
             handler: HandlerService(Arc::new(Runner {
                 manifest: Arc::clone(&manifest),
                 handler,
-                packs: Arc::new(OtherPacks::new(Arc::downgrade(&as_runner), self.memory.is_some())),
+                packs: Arc::new(OtherPacks::new(
+                    Arc::downgrade(&as_runner),
+                    self.memory.is_some(),
+                )),
                 memory,
                 clock: Arc::clone(&self.clock),
             })),

@@ -27,7 +27,8 @@ struct Done {
 }
 
 impl Inner {
-    /// Runs schedules as jobs of a caller, until the engine ends. Without a caller it says once that none runs.
+    /// Runs schedules as jobs of a caller, until the engine ends. Without a caller it says once
+    /// that none runs.
     pub(crate) fn run_schedules_in_background(self: &Arc<Self>, caller: Option<Arc<Identity>>) {
         let this = Arc::downgrade(self);
         let work = async move {
@@ -46,12 +47,16 @@ impl Inner {
         for pack in self.scheduled() {
             let Some(caller) = caller else {
                 if !done.reported {
-                    tracing::warn!("packs have schedules, and schedule.caller is not set, so none runs");
+                    tracing::warn!(
+                        "packs have schedules, and schedule.caller is not set, so none runs"
+                    );
                     done.reported = true;
                 }
                 return;
             };
-            let Some(schedule) = &pack.manifest.schedule else { continue };
+            let Some(schedule) = &pack.manifest.schedule else {
+                continue;
+            };
             let (name, due_at) = (&pack.manifest.name, schedule.timing.last(now));
             if done.due.get(name).is_some_and(|done| *done >= due_at) {
                 continue;
@@ -61,21 +66,33 @@ impl Inner {
                 _ => JobId::next(now),
             };
             done.tried.insert(name.clone(), (due_at, id.clone()));
-            match self.run_scheduled(&pack, &schedule.input, caller, due_at, id).await {
+            match self
+                .run_scheduled(&pack, &schedule.input, caller, due_at, id)
+                .await
+            {
                 Ok(()) => {
                     done.tried.remove(name);
                     done.due.insert(name.clone(), due_at);
                 }
-                Err(error) => tracing::debug!(pack = %name, %error, "a scheduled run is tried again"),
+                Err(error) => {
+                    tracing::debug!(pack = %name, %error, "a scheduled run is tried again")
+                }
             }
         }
     }
 
-    /// Returns the packs with a schedule, each in its latest version. A pack that was not read yet has none.
+    /// Returns the packs with a schedule, each in its latest version. A pack that was not read yet
+    /// has none.
     pub(crate) fn scheduled(&self) -> Vec<Arc<Registered>> {
         let snapshot = self.registry.snapshot();
-        let latest = snapshot.packs.values().filter_map(|versions| versions.last()?.known());
-        latest.filter(|pack| pack.manifest.schedule.is_some()).cloned().collect()
+        let latest = snapshot
+            .packs
+            .values()
+            .filter_map(|versions| versions.last()?.known());
+        latest
+            .filter(|pack| pack.manifest.schedule.is_some())
+            .cloned()
+            .collect()
     }
 
     async fn run_scheduled(
@@ -86,7 +103,11 @@ impl Inner {
         due_at: Timestamp,
         id: JobId,
     ) -> Result<()> {
-        let call = Call::new(pack.manifest.name.clone(), input.to_owned(), Arc::clone(caller));
+        let call = Call::new(
+            pack.manifest.name.clone(),
+            input.to_owned(),
+            Arc::clone(caller),
+        );
         let mut checked = call.clone();
         let mut allowed = validate_input::validate(&pack.validate_input, &mut checked).await;
         if let (Ok(_), Some(layer)) = (&allowed, &pack.credentials) {
@@ -98,7 +119,10 @@ impl Inner {
             self.jobs.refused_due();
             return Ok(());
         }
-        let plan = RunPlan { bound: checked.stage.pinned_session.is_some(), ..pack.plan() };
+        let plan = RunPlan {
+            bound: checked.stage.pinned_session.is_some(),
+            ..pack.plan()
+        };
         let runner: Arc<dyn JobRunner> = Arc::clone(self) as _;
         self.jobs.run_due(call, plan, due_at, id, &runner).await
     }

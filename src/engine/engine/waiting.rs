@@ -20,7 +20,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const NO_KEY: &str = "a memory key: run `helmdeck init --memory`, or set HELMDECK_MEMORY_KEY";
 
 impl Inner {
-    /// Returns the packs that wait for something. Packs of a family share their check, which runs once.
+    /// Returns the packs that wait for something. Packs of a family share their check, which runs
+    /// once.
     pub(super) fn waiting(&self, snapshot: &Snapshot) -> BTreeMap<PackName, &'static str> {
         let mut done: Vec<(&Check, Option<&'static str>)> = Vec::new();
         let no_key = self.memory.is_none() && self.no_memory == NoMemory::Off;
@@ -29,14 +30,16 @@ impl Inner {
             let missing = match versions.last().map(|pack| &pack.need) {
                 None | Some(Need::Nothing) => None,
                 Some(Need::Memory) => no_key.then_some(NO_KEY),
-                Some(Need::Check(check)) => match done.iter().find(|(known, _)| Arc::ptr_eq(known, check)) {
-                    Some((_, found)) => *found,
-                    None => {
-                        let found = check();
-                        done.push((check, found));
-                        found
+                Some(Need::Check(check)) => {
+                    match done.iter().find(|(known, _)| Arc::ptr_eq(known, check)) {
+                        Some((_, found)) => *found,
+                        None => {
+                            let found = check();
+                            done.push((check, found));
+                            found
+                        }
                     }
-                },
+                }
             };
             waiting.extend(missing.map(|missing| (name.clone(), missing)));
         }
@@ -45,7 +48,11 @@ impl Inner {
 
     /// Repeats the checks until the engine stops, if any pack has one.
     pub(super) fn watch_needs(self: &Arc<Self>) {
-        if !self.builtins.iter().any(|builtin| matches!(builtin.need, Need::Check(_))) {
+        if !self
+            .builtins
+            .iter()
+            .any(|builtin| matches!(builtin.need, Need::Check(_)))
+        {
             return;
         }
         let (inner, stop) = (Arc::downgrade(self), self.stop.clone());
@@ -65,30 +72,49 @@ impl Inner {
         let previous = self.registry.snapshot();
         let waiting = self.waiting(&previous);
         if waiting != previous.waiting {
-            self.replace(&previous, Snapshot { waiting, ..(*previous).clone() });
+            self.replace(
+                &previous,
+                Snapshot {
+                    waiting,
+                    ..(*previous).clone()
+                },
+            );
         }
     }
 
-    /// Replaces the registry's snapshot, and publishes which packs appeared in the list, changed, or disappeared.
+    /// Replaces the registry's snapshot, and publishes which packs appeared in the list, changed,
+    /// or disappeared.
     pub(super) fn replace(&self, previous: &Snapshot, next: Snapshot) {
         let (before, after) = (listed(previous), listed(&next));
         self.registry.replace(next);
         let find = |packs: &[Arc<PackEntry>], pack: &PackEntry| -> Option<Arc<PackEntry>> {
-            packs.iter().find(|other| other.name == pack.name && other.version == pack.version).cloned()
+            packs
+                .iter()
+                .find(|other| other.name == pack.name && other.version == pack.version)
+                .cloned()
         };
         for pack in &after {
             if !find(&before, pack).is_some_and(|before| before.same_contract(pack)) {
-                self.events.publish(EventKind::PackRegistered { pack: pack.name.clone(), version: pack.version });
+                self.events.publish(EventKind::PackRegistered {
+                    pack: pack.name.clone(),
+                    version: pack.version,
+                });
             }
         }
         for pack in before.iter().filter(|pack| find(&after, pack).is_none()) {
-            self.events.publish(EventKind::PackRemoved { pack: pack.name.clone(), version: pack.version });
+            self.events.publish(EventKind::PackRemoved {
+                pack: pack.name.clone(),
+                version: pack.version,
+            });
         }
     }
 }
 
 /// Returns the listed packs in all versions.
 fn listed(snapshot: &Snapshot) -> Vec<Arc<PackEntry>> {
-    let listed = snapshot.packs.iter().filter(|(name, _)| !snapshot.waiting.contains_key(*name));
+    let listed = snapshot
+        .packs
+        .iter()
+        .filter(|(name, _)| !snapshot.waiting.contains_key(*name));
     listed.flat_map(|(_, versions)| versions).cloned().collect()
 }

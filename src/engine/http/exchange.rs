@@ -6,7 +6,8 @@ use helmdeck_core::manifest::http::{HttpMethod, HttpRequest, HttpSpec};
 use helmdeck_core::{Code, Error, Result};
 use helmdeck_egress::{Egress, never_connected, refusal};
 use reqwest::header::{
-    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION,
+    USER_AGENT,
 };
 use reqwest::{Client, Method, Response, StatusCode};
 use url::Url;
@@ -34,14 +35,15 @@ pub(super) struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// Sends the request and follows redirects of a GET or HEAD. The headers are those of the manifest.
+    /// Sends the request and follows redirects of a GET or HEAD. The headers are those of the
+    /// manifest.
     ///
-    /// On the way to another origin (scheme, host or port) they are left behind, credentials or not, and do not come
-    /// back.
+    /// On the way to another origin (scheme, host or port) they are left behind, credentials or
+    /// not, and do not come back.
     ///
     /// # Errors
-    /// `forbidden` for a host that may not be reached; `timeout`; `handler_failed` if it cannot be reached or redirects
-    /// too often, or from https to http.
+    /// `forbidden` for a host that may not be reached; `timeout`; `handler_failed` if it cannot be
+    /// reached or redirects too often, or from https to http.
     pub(super) async fn send(
         &mut self,
         request: HttpRequest,
@@ -64,15 +66,22 @@ impl Exchange<'_> {
                 validator.ask(&mut sent);
             }
             let response = self.once(&client, &url, &sent, body.as_ref()).await?;
-            let Some(next) = self.redirect(&url, &response)? else { return Ok(response) };
+            let Some(next) = self.redirect(&url, &response)? else {
+                return Ok(response);
+            };
             if next.origin() != url.origin() {
-                let kept = TO_ANYBODY.into_iter().filter_map(|name| Some((name.clone(), headers.remove(name)?)));
+                let kept = TO_ANYBODY
+                    .into_iter()
+                    .filter_map(|name| Some((name.clone(), headers.remove(name)?)));
                 headers = kept.collect();
                 self.with_credential = false;
             }
             url = next;
         }
-        Err(Error::new(Code::HandlerFailed, format!("{} redirects more than {MAX_REDIRECTS} times", host(&url))))
+        Err(Error::new(
+            Code::HandlerFailed,
+            format!("{} redirects more than {MAX_REDIRECTS} times", host(&url)),
+        ))
     }
 
     /// Returns the target of a redirect, if it must be followed.
@@ -80,14 +89,28 @@ impl Exchange<'_> {
         let status = response.status();
         let moves = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
         let location = response.headers().get(LOCATION);
-        let (true, true, Some(location)) = (moves, self.spec.method.is_safe(), location) else { return Ok(None) };
+        let (true, true, Some(location)) = (moves, self.spec.method.is_safe(), location) else {
+            return Ok(None);
+        };
         if self.spec.accepts(status.as_u16()) {
             return Ok(None);
         }
-        let wrong = || Error::new(Code::HandlerFailed, format!("{} redirects to an invalid URL", host(url)));
-        let mut next = location.to_str().ok().and_then(|text| url.join(text).ok()).ok_or_else(wrong)?;
+        let wrong = || {
+            Error::new(
+                Code::HandlerFailed,
+                format!("{} redirects to an invalid URL", host(url)),
+            )
+        };
+        let mut next = location
+            .to_str()
+            .ok()
+            .and_then(|text| url.join(text).ok())
+            .ok_or_else(wrong)?;
         if url.scheme() == "https" && next.scheme() == "http" {
-            return Err(Error::new(Code::HandlerFailed, format!("{} redirects from https to http", host(url))));
+            return Err(Error::new(
+                Code::HandlerFailed,
+                format!("{} redirects from https to http", host(url)),
+            ));
         }
         self.egress.check_url(&next).map_err(|error| match error {
             helmdeck_egress::Error::NotHttp => wrong(),
@@ -108,11 +131,14 @@ impl Exchange<'_> {
         body: Option<&bytes::Bytes>,
     ) -> Result<Response> {
         self.egress.check_url(url)?;
-        let method = Method::from_bytes(self.spec.method.as_str().as_bytes())
-            .map_err(|error| Error::new(Code::Internal, "the method cannot be written").with_source(error))?;
+        let method = Method::from_bytes(self.spec.method.as_str().as_bytes()).map_err(|error| {
+            Error::new(Code::Internal, "the method cannot be written").with_source(error)
+        })?;
         let mut repeats = 0;
         loop {
-            let mut builder = client.request(method.clone(), url.clone()).headers(headers.clone());
+            let mut builder = client
+                .request(method.clone(), url.clone())
+                .headers(headers.clone());
             if let Some(body) = body {
                 builder = builder.body(body.clone());
             }
@@ -124,7 +150,11 @@ impl Exchange<'_> {
                 Err(error) => error,
             };
             let unsent = never_connected(&error) && refusal(&error).is_none();
-            if unsent && self.spec.method.is_idempotent() && repeats < MAX_REPEATS && self.wait(repeats).await {
+            if unsent
+                && self.spec.method.is_idempotent()
+                && repeats < MAX_REPEATS
+                && self.wait(repeats).await
+            {
                 repeats += 1;
                 continue;
             }
@@ -135,7 +165,9 @@ impl Exchange<'_> {
     /// Waits before a retry. Returns `false` if the deadline comes first.
     async fn wait(&self, repeats: u32) -> bool {
         let wait = REPEAT_WAIT * 2u32.pow(repeats);
-        let fits = self.deadline.is_none_or(|deadline| Instant::now() + wait < deadline);
+        let fits = self
+            .deadline
+            .is_none_or(|deadline| Instant::now() + wait < deadline);
         if fits {
             tokio::time::sleep(wait).await;
         }
@@ -156,12 +188,22 @@ pub(super) fn trouble(error: reqwest::Error, host: &str, method: HttpMethod) -> 
         return refused.clone().into();
     }
     let (timeout, unsent) = (error.is_timeout(), never_connected(&error));
-    let lost = if method.is_safe() { "" } else { "; what was asked may have been done" };
+    let lost = if method.is_safe() {
+        ""
+    } else {
+        "; what was asked may have been done"
+    };
     let (code, message) = match (timeout, unsent) {
         (true, true) => (Code::Timeout, format!("{host} did not answer in time")),
-        (true, false) => (Code::Timeout, format!("{host} did not answer in time{lost}")),
+        (true, false) => (
+            Code::Timeout,
+            format!("{host} did not answer in time{lost}"),
+        ),
         (false, true) => (Code::HandlerFailed, format!("{host} cannot be reached")),
-        (false, false) => (Code::HandlerFailed, format!("the connection to {host} broke{lost}")),
+        (false, false) => (
+            Code::HandlerFailed,
+            format!("the connection to {host} broke{lost}"),
+        ),
     };
     Error::new(code, message).with_source(error.without_url())
 }

@@ -1,7 +1,7 @@
 //! Handlers of kind `http`: send the request of a manifest through the egress guard.
 //!
-//! The request is filled from the input. The manifest's hosts are the pack author's choice, not the operator's, so no
-//! request here is exempt from the guard.
+//! The request is filled from the input. The manifest's hosts are the pack author's choice, not the
+//! operator's, so no request here is exempt from the guard.
 
 mod answer;
 mod exchange;
@@ -30,33 +30,55 @@ pub(crate) struct HttpHandler {
 }
 
 impl HttpHandler {
-    pub(crate) fn new(spec: HttpSpec, credentials: Vec<Template>, revalidate: bool, egress: Egress) -> Self {
-        Self { spec, credentials, revalidate, egress }
+    pub(crate) fn new(
+        spec: HttpSpec,
+        credentials: Vec<Template>,
+        revalidate: bool,
+        egress: Egress,
+    ) -> Self {
+        Self {
+            spec,
+            credentials,
+            revalidate,
+            egress,
+        }
     }
 
     /// Returns the headers of the first request.
     ///
     /// A header whose credential does not exist is left out: the request is anonymous.
-    fn headers(&self, request: &HttpRequest, context: &Context, input: &Json) -> Result<(HeaderMap, bool)> {
+    fn headers(
+        &self,
+        request: &HttpRequest,
+        context: &Context,
+        input: &Json,
+    ) -> Result<(HeaderMap, bool)> {
         let (mut headers, mut with_credential) = (HeaderMap::new(), false);
         for (name, pieces) in &request.headers {
             let (mut value, mut secret, mut complete) = (String::new(), false, true);
             for piece in pieces {
                 match piece {
                     HeaderPiece::Text(text) => value.push_str(text),
-                    HeaderPiece::Credential(index) => match self.credential(*index, context, input)? {
-                        Some(found) => {
-                            value.push_str(sendable(&found, self.spec.url.host())?);
-                            secret = true;
+                    HeaderPiece::Credential(index) => {
+                        match self.credential(*index, context, input)? {
+                            Some(found) => {
+                                value.push_str(sendable(&found, self.spec.url.host())?);
+                                secret = true;
+                            }
+                            None => complete = false,
                         }
-                        None => complete = false,
-                    },
+                    }
                 }
             }
             if !complete {
                 continue;
             }
-            let wrong = |_| Error::new(Code::Internal, format!("the header \"{name}\" cannot be written"));
+            let wrong = |_| {
+                Error::new(
+                    Code::Internal,
+                    format!("the header \"{name}\" cannot be written"),
+                )
+            };
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(()))?;
             let mut value = HeaderValue::from_str(&value).map_err(|_| wrong(()))?;
             value.set_sensitive(secret);
@@ -66,11 +88,17 @@ impl HttpHandler {
         Ok((headers, with_credential))
     }
 
-    /// Returns the secret of a declared credential; `None` if it does not exist and no input named it.
+    /// Returns the secret of a declared credential; `None` if it does not exist and no input named
+    /// it.
     fn credential(&self, index: usize, context: &Context, input: &Json) -> Result<Option<Secret>> {
-        let name = self.credentials.get(index).and_then(|template| template.fill(&input.to_value()));
+        let name = self
+            .credentials
+            .get(index)
+            .and_then(|template| template.fill(&input.to_value()));
         match (name, &context.secrets) {
-            (Some(name), Some(secrets)) if secrets.grants().iter().any(|grant| grant.name == name.text) => {
+            (Some(name), Some(secrets))
+                if secrets.grants().iter().any(|grant| grant.name == name.text) =>
+            {
                 secrets.get(&name.text)
             }
             _ => Ok(None),
@@ -80,7 +108,10 @@ impl HttpHandler {
 
 /// Adds what the headers of an answer tell.
 fn told(reply: Reply, headers: &HeaderMap, requests: u32) -> Reply {
-    reply.with_upstream_calls(requests).with_quota(answer::quota(headers)).with_caching(answer::caching(headers))
+    reply
+        .with_upstream_calls(requests)
+        .with_quota(answer::quota(headers))
+        .with_caching(answer::caching(headers))
 }
 
 /// Returns the header value of a credential.
@@ -90,7 +121,11 @@ fn told(reply: Reply, headers: &HeaderMap, requests: u32) -> Reply {
 fn sendable<'a>(secret: &'a Secret, host: &str) -> Result<&'a str> {
     // A file or a prompt leaves a line break at the end.
     let text = secret.expose_for(host.trim_matches(['[', ']']))?.trim();
-    if text.is_empty() || !text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
+    if text.is_empty()
+        || !text
+            .bytes()
+            .all(|byte| byte == b' ' || byte.is_ascii_graphic())
+    {
         let message = "the credential is empty or has characters that no header can hold";
         return Err(Error::new(Code::CredentialInvalid, message));
     }
@@ -100,7 +135,10 @@ fn sendable<'a>(secret: &'a Secret, host: &str) -> Result<&'a str> {
 #[async_trait]
 impl Handler for HttpHandler {
     fn upstream(&self) -> Option<Upstream> {
-        Some(Upstream { name: self.spec.url.host().to_owned(), keep_quota: self.spec.keep_quota })
+        Some(Upstream {
+            name: self.spec.url.host().to_owned(),
+            keep_quota: self.spec.keep_quota,
+        })
     }
 
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
@@ -117,17 +155,32 @@ impl Handler for HttpHandler {
         };
         let response = exchange.send(request, headers, validator.as_ref()).await?;
         let (requests, with_credential) = (exchange.requests, exchange.with_credential);
-        if let (Some(stale), StatusCode::NOT_MODIFIED, true) = (stale, response.status(), validator.is_some()) {
-            let validator = Validator::of(response.headers()).map_or(Arc::clone(&stale.validator), |new| new.text());
-            return Ok(told(Reply::not_modified().with_validator(validator), response.headers(), requests));
+        if let (Some(stale), StatusCode::NOT_MODIFIED, true) =
+            (stale, response.status(), validator.is_some())
+        {
+            let validator = Validator::of(response.headers())
+                .map_or(Arc::clone(&stale.validator), |new| new.text());
+            return Ok(told(
+                Reply::not_modified().with_validator(validator),
+                response.headers(),
+                requests,
+            ));
         }
         if !self.spec.accepts(response.status().as_u16()) {
-            let revealed = context.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
+            let revealed = context
+                .secrets
+                .as_ref()
+                .map(|secrets| secrets.revealed())
+                .unwrap_or_default();
             return Err(answer::refusal(response, with_credential, &revealed).await);
         }
         let validator = Validator::of(response.headers()).filter(|_| self.revalidate);
         let headers = response.headers().clone();
-        let reply = told(Reply::json(answer::read(response, &headers, &self.spec).await?), &headers, requests);
+        let reply = told(
+            Reply::json(answer::read(response, &headers, &self.spec).await?),
+            &headers,
+            requests,
+        );
         Ok(match validator {
             Some(validator) => reply.with_validator(validator.text()),
             None => reply,

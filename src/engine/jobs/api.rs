@@ -18,7 +18,8 @@ impl Jobs {
     /// Returns a job of `owner`; `None` = an operator, who sees all jobs.
     ///
     /// # Errors
-    /// `not_found` if there is none, or it belongs to another caller; `overloaded` if the database is not available.
+    /// `not_found` if there is none, or it belongs to another caller; `overloaded` if the database
+    /// is not available.
     pub(crate) async fn job(&self, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
         if let Some(live) = self.find(owner, id).await? {
             return Ok((*live.job()).clone());
@@ -35,7 +36,11 @@ impl Jobs {
     ///
     /// # Errors
     /// As [`Jobs::job`].
-    pub(crate) async fn reports(&self, owner: Option<&Identity>, id: &JobId) -> Result<Vec<JobProgress>> {
+    pub(crate) async fn reports(
+        &self,
+        owner: Option<&Identity>,
+        id: &JobId,
+    ) -> Result<Vec<JobProgress>> {
         if let Some(live) = self.find(owner, id).await? {
             return Ok(live.reports());
         }
@@ -47,14 +52,23 @@ impl Jobs {
     /// # Errors
     /// `overloaded` if the database is not available.
     pub(crate) async fn list(&self, owner: Option<&Identity>, query: &JobQuery) -> Result<JobPage> {
-        let Some(book) = &self.book else { return Ok(cut(self.those_here(owner, query, false), query, None)) };
+        let Some(book) = &self.book else {
+            return Ok(cut(self.those_here(owner, query, false), query, None));
+        };
         let page = book.jobs(owner, query).await?;
-        // A job may have changed since its row was written, so a list by rows may contain it wrongly or miss it.
+        // A job may have changed since its row was written, so a list by rows may contain it
+        // wrongly or miss it.
         let mut all = self.those_here(owner, query, true);
         all.retain(|job| page.next.as_ref().is_none_or(|last| job.id > *last));
         for job in page.jobs {
-            let now = self.table().live.get(&job.id).map_or(job, |live| (*live.job()).clone());
-            if query.state.is_none_or(|state| now.state == state) && all.iter().all(|other| other.id != now.id) {
+            let now = self
+                .table()
+                .live
+                .get(&job.id)
+                .map_or(job, |live| (*live.job()).clone());
+            if query.state.is_none_or(|state| now.state == state)
+                && all.iter().all(|other| other.id != now.id)
+            {
                 all.push(now);
             }
         }
@@ -65,8 +79,8 @@ impl Jobs {
     /// Returns the result of a job: the outcome of its call, or its error.
     ///
     /// # Errors
-    /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if the job does not exist, or
-    /// if its result is not kept, with the reason.
+    /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if the job
+    /// does not exist, or if its result is not kept, with the reason.
     pub(crate) async fn outcome(&self, owner: Option<&Identity>, id: &JobId) -> Result<Outcome> {
         if let Some(live) = self.find(owner, id).await? {
             book::refusal(&live.job())?;
@@ -87,11 +101,16 @@ impl Jobs {
 
     /// Cancels a job, waits a moment for its end, and returns its state then.
     ///
-    /// The job is `cancelled`, or about to be. A job that has already ended does not change, so this can be repeated.
+    /// The job is `cancelled`, or about to be. A job that has already ended does not change, so
+    /// this can be repeated.
     ///
     /// # Errors
     /// As [`Jobs::job`].
-    pub(crate) async fn cancel(self: &Arc<Self>, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
+    pub(crate) async fn cancel(
+        self: &Arc<Self>,
+        owner: Option<&Identity>,
+        id: &JobId,
+    ) -> Result<Job> {
         match (self.find(owner, id).await?, &self.book) {
             (Some(live), _) => {
                 if !live.job().state.is_final() {
@@ -138,9 +157,9 @@ impl Jobs {
 
     /// Follows a job: its state now, then every change; the stream ends after the last one.
     ///
-    /// With `after`, the number of an event, it continues after that one: no event comes twice, and none if it was the
-    /// last. Of a job of this process every report comes, unless the reader is hundreds behind; of another process what
-    /// is in the database, about twice a second.
+    /// With `after`, the number of an event, it continues after that one: no event comes twice, and
+    /// none if it was the last. Of a job of this process every report comes, unless the reader is
+    /// hundreds behind; of another process what is in the database, about twice a second.
     ///
     /// # Errors
     /// As [`Jobs::job`].
@@ -163,7 +182,9 @@ impl Jobs {
 
     /// Ends the jobs of lost processes, now and every few seconds, until the engine shuts down.
     pub(crate) fn end_lost_in_background(self: &Arc<Self>) {
-        let Some(book) = self.book.clone() else { return };
+        let Some(book) = self.book.clone() else {
+            return;
+        };
         let jobs = Arc::downgrade(self);
         let look = async move {
             loop {
@@ -191,11 +212,17 @@ impl Jobs {
     /// With `live`, it returns only those that may be newer than their row.
     fn those_here(&self, owner: Option<&Identity>, query: &JobQuery, live: bool) -> Vec<Job> {
         let table = self.table();
-        let here = table.live.values().rev().filter(|it| !(live && it.is_settled())).map(|it| it.job()).filter(|job| {
-            owner.is_none_or(|owner| job.is_of(owner))
-                && query.state.is_none_or(|state| job.state == state)
-                && query.after.as_ref().is_none_or(|after| job.id < *after)
-        });
+        let here = table
+            .live
+            .values()
+            .rev()
+            .filter(|it| !(live && it.is_settled()))
+            .map(|it| it.job())
+            .filter(|job| {
+                owner.is_none_or(|owner| job.is_of(owner))
+                    && query.state.is_none_or(|state| job.state == state)
+                    && query.after.as_ref().is_none_or(|after| job.id < *after)
+            });
         here.map(|job| (*job).clone()).collect()
     }
 }
@@ -204,6 +231,10 @@ impl Jobs {
 fn cut(mut jobs: Vec<Job>, query: &JobQuery, next: Option<JobId>) -> JobPage {
     let more = jobs.len() > query.page();
     jobs.truncate(query.page());
-    let next = if more { jobs.last().map(|job| job.id.clone()) } else { next };
+    let next = if more {
+        jobs.last().map(|job| job.id.clone())
+    } else {
+        next
+    };
     JobPage { jobs, next }
 }

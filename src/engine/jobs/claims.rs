@@ -1,7 +1,7 @@
 //! Jobs of the shared queue: this process takes those that it has room for, and runs them.
 //!
-//! A poll is one statement. It comes at once when this process accepts a job or one of its runs ends, and about once a
-//! second otherwise; a process without a free place does not poll.
+//! A poll is one statement. It comes at once when this process accepts a job or one of its runs
+//! ends, and about once a second otherwise; a process without a free place does not poll.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -34,8 +34,8 @@ pub(super) struct Claims {
     over: AtomicBool,
     /// Number of the last claim.
     last: AtomicU64,
-    /// Claims whose answer was lost, with when their jobs need no more be returned: there may be jobs of this process that
-    /// it does not know.
+    /// Claims whose answer was lost, with when their jobs need no more be returned: there may be
+    /// jobs of this process that it does not know.
     lost: Mutex<Vec<(ClaimId, Instant)>>,
     /// Held during a poll.
     polling: tokio::sync::Mutex<()>,
@@ -43,7 +43,8 @@ pub(super) struct Claims {
     pub(super) wake: Arc<Notify>,
     /// Counts jobs that began, for those that follow a job which waits.
     pub(super) begun: watch::Sender<u64>,
-    /// Labels of the calls that this process can run, with the revision of the packs that they were made of.
+    /// Labels of the calls that this process can run, with the revision of the packs that they were
+    /// made of.
     labels: Mutex<Option<(u64, Arc<[String]>)>>,
 }
 
@@ -87,9 +88,13 @@ impl Claims {
 }
 
 impl Jobs {
-    /// Begins to take jobs of the queue that replicas share, if there is one and a key opens its calls.
+    /// Begins to take jobs of the queue that replicas share, if there is one and a key opens its
+    /// calls.
     pub(crate) fn claim_in_background(self: &Arc<Self>, runner: Weak<dyn JobRunner>) {
-        let shared = self.book.as_ref().is_some_and(|book| book.keyring.is_some() && book.system.has_queue());
+        let shared = self
+            .book
+            .as_ref()
+            .is_some_and(|book| book.keyring.is_some() && book.system.has_queue());
         if !shared || self.claims.on.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -139,9 +144,14 @@ impl Jobs {
 
     /// Claims jobs; none if the database is not available.
     async fn claim(&self, runner: &Arc<dyn JobRunner>, places: usize) -> Result<Vec<ClaimedJob>> {
-        let Some(book) = &self.book else { return Ok(Vec::new()) };
+        let Some(book) = &self.book else {
+            return Ok(Vec::new());
+        };
         self.return_lost_claims().await?;
-        let id = ClaimId { owner: self.owner().await?, number: self.claims.last.fetch_add(1, Ordering::Relaxed) + 1 };
+        let id = ClaimId {
+            owner: self.owner().await?,
+            number: self.claims.last.fetch_add(1, Ordering::Relaxed) + 1,
+        };
         let claim = Claim {
             id: id.clone(),
             labels: self.labels(runner),
@@ -165,12 +175,21 @@ impl Jobs {
     /// Queues the jobs of claims again whose answer was lost. None of them began.
     pub(super) async fn return_lost_claims(&self) -> Result<()> {
         let lost: Vec<_> = self.claims.lost.lock().clone();
-        let Some(book) = self.book.as_ref().filter(|_| !lost.is_empty()) else { return Ok(()) };
+        let Some(book) = self.book.as_ref().filter(|_| !lost.is_empty()) else {
+            return Ok(());
+        };
         let sent = Instant::now();
         let claims = lost.into_iter().map(|(claim, _)| claim).collect();
-        let returned = book.system.return_claims(claims).await.map_err(super::book::unavailable)?;
+        let returned = book
+            .system
+            .return_claims(claims)
+            .await
+            .map_err(super::book::unavailable)?;
         if returned > 0 {
-            tracing::info!(returned, "jobs wait again that were claimed and did not begin");
+            tracing::info!(
+                returned,
+                "jobs wait again that were claimed and did not begin"
+            );
         }
         self.claims.lost.lock().retain(|(_, until)| *until > sent);
         Ok(())
@@ -188,19 +207,37 @@ impl Jobs {
         let packs = Arc::clone(runner).packs();
         let of_key = |key: &str| -> Vec<String> {
             let label = |pack: &crate::call_runner::RunnablePack| {
-                sealed_call::label(key, &pack.manifest.name, pack.manifest.version, &pack.contract)
+                sealed_call::label(
+                    key,
+                    &pack.manifest.name,
+                    pack.manifest.version,
+                    &pack.contract,
+                )
             };
             packs.iter().map(label).collect()
         };
-        let labels: Arc<[String]> = ring.iter().flat_map(|ring| ring.ids()).flat_map(of_key).collect();
+        let labels: Arc<[String]> = ring
+            .iter()
+            .flat_map(|ring| ring.ids())
+            .flat_map(of_key)
+            .collect();
         *known = Some((revision, Arc::clone(&labels)));
         labels
     }
 
     /// Starts a job that was claimed. Returns whether it did.
-    async fn start_claimed(self: &Arc<Self>, claimed: ClaimedJob, runner: &Arc<dyn JobRunner>) -> bool {
-        let ClaimedJob { row, sealed, cancelled } = claimed;
-        let (owner, again): (Arc<str>, bool) = (row.owner.as_str().into(), row.attempt <= row.retries);
+    async fn start_claimed(
+        self: &Arc<Self>,
+        claimed: ClaimedJob,
+        runner: &Arc<dyn JobRunner>,
+    ) -> bool {
+        let ClaimedJob {
+            row,
+            sealed,
+            cancelled,
+        } = claimed;
+        let (owner, again): (Arc<str>, bool) =
+            (row.owner.as_str().into(), row.attempt <= row.retries);
         let id = row.id.clone();
         let Some((job, _)) = document::of_row(row) else {
             tracing::warn!(job = id, "the row of a job cannot be read");
@@ -208,14 +245,21 @@ impl Jobs {
         };
         let call = self.open_call(&job, sealed, runner).await;
         let identity = call.as_ref().ok().map(|call| Arc::clone(&call.identity));
-        let identity = identity.or_else(|| helmdeck_core::Identity::new(&job.tenant, &job.user).ok().map(Arc::new));
+        let identity = identity.or_else(|| {
+            helmdeck_core::Identity::new(&job.tenant, &job.user)
+                .ok()
+                .map(Arc::new)
+        });
         let Some(identity) = identity else {
             tracing::warn!(job = id, "the caller of a job cannot be read");
             return false;
         };
         // The answer may have come late: then others count the job as lost.
         if !self.replica().is_some_and(|replica| replica.holds(&owner)) {
-            tracing::warn!(job = id, "a job is not started: this server was not heard of for too long");
+            tracing::warn!(
+                job = id,
+                "a job is not started: this server was not heard of for too long"
+            );
             return false;
         }
         let (clock, changes) = (Arc::clone(&self.clock), Arc::clone(&self.changes));
@@ -232,17 +276,33 @@ impl Jobs {
         self.keep();
         self.wake.notify_one();
         self.claims.begun.send_modify(|count| *count += 1);
-        self.running.spawn(Arc::clone(self).run_claimed(live, call, Arc::clone(runner)));
+        self.running
+            .spawn(Arc::clone(self).run_claimed(live, call, Arc::clone(runner)));
         true
     }
 
-    async fn open_call(&self, job: &Job, sealed: Vec<u8>, runner: &Arc<dyn JobRunner>) -> Result<Call> {
-        let unreadable = || Error::new(Code::Internal, "the call of this job does not open: its row was changed");
-        let ring = self.book.as_ref().and_then(|book| book.keyring.clone()).ok_or_else(unreadable)?;
+    async fn open_call(
+        &self,
+        job: &Job,
+        sealed: Vec<u8>,
+        runner: &Arc<dyn JobRunner>,
+    ) -> Result<Call> {
+        let unreadable = || {
+            Error::new(
+                Code::Internal,
+                "the call of this job does not open: its row was changed",
+            )
+        };
+        let ring = self
+            .book
+            .as_ref()
+            .and_then(|book| book.keyring.clone())
+            .ok_or_else(unreadable)?;
         let of = job.clone();
         // Opening megabytes takes milliseconds.
         let opening = tokio::task::spawn_blocking(move || sealed_call::open(&ring, &of, &sealed));
-        let OpenedCall { mut call, position } = opening.await.ok().flatten().ok_or_else(unreadable)?;
+        let OpenedCall { mut call, position } =
+            opening.await.ok().flatten().ok_or_else(unreadable)?;
         if let Some(position) = position {
             call.behind |= Arc::clone(runner).is_behind(position).await;
         }
@@ -254,12 +314,17 @@ impl Jobs {
 
     /// Leaves jobs of this process to others, which run them again; returns those that may not be.
     pub(super) async fn hand_back(&self, live: Vec<Arc<Live>>) -> Vec<Arc<Live>> {
-        let (again, once): (Vec<_>, Vec<_>) =
-            live.into_iter().partition(|live| live.again && live.stopped() != Some(StopReason::Wanted));
-        let (Some(book), Some(first)) = (&self.book, again.first()) else { return once };
+        let (again, once): (Vec<_>, Vec<_>) = live
+            .into_iter()
+            .partition(|live| live.again && live.stopped() != Some(StopReason::Wanted));
+        let (Some(book), Some(first)) = (&self.book, again.first()) else {
+            return once;
+        };
         let owner = Arc::clone(&first.owner);
         let of_owner = again.iter().filter(|live| live.owner == owner);
-        let jobs = of_owner.map(|live| (live.id.to_string(), live.revision())).collect();
+        let jobs = of_owner
+            .map(|live| (live.id.to_string(), live.revision()))
+            .collect();
         let expires_at = self.clock.now().saturating_add(self.config.retention);
         let released = match book.system.release_jobs(owner, jobs, expires_at).await {
             Ok(released) => released,
@@ -268,8 +333,9 @@ impl Jobs {
                 Vec::new()
             }
         };
-        let (left, rest): (Vec<_>, Vec<_>) =
-            again.into_iter().partition(|live| released.iter().any(|id| id == live.id.as_str()));
+        let (left, rest): (Vec<_>, Vec<_>) = again
+            .into_iter()
+            .partition(|live| released.iter().any(|id| id == live.id.as_str()));
         for live in left {
             self.leave(&live);
             self.metrics.again.inc();

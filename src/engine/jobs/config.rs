@@ -17,7 +17,8 @@ pub struct JobConfig {
     pub queue: usize,
     /// Limit of kept jobs per caller. Default 200.
     ///
-    /// The oldest ended job is dropped to make room; if none has ended, a new job is answered `overloaded`.
+    /// The oldest ended job is dropped to make room; if none has ended, a new job is answered
+    /// `overloaded`.
     pub kept_per_caller: u64,
     /// How long a job and its result are kept after its end. Default 24 h.
     #[serde(with = "text")]

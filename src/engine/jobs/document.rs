@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use helmdeck_core::numbers::micros;
 use helmdeck_core::outcome::Remark;
-use helmdeck_core::{ArtifactRef, CacheInfo, CacheStatus, Identity, Json, Outcome, PackName, Version};
+use helmdeck_core::{
+    ArtifactRef, CacheInfo, CacheStatus, Identity, Json, Outcome, PackName, Version,
+};
 use helmdeck_memory::{KeyRing, Namespace};
 use helmdeck_system::jobs::JobRow;
 use serde::{Deserialize, Serialize};
@@ -52,7 +54,9 @@ pub(super) fn to_row(job: &Job, owner: &str, kept: ResultLocation, retries: u32)
         state: job.state.as_str().to_owned(),
         owner: owner.to_owned(),
         revision: job.revision,
-        percent: progress.and_then(|progress| progress.percent).map(f64::from),
+        percent: progress
+            .and_then(|progress| progress.percent)
+            .map(f64::from),
         message: progress.map(|progress| progress.message.clone()),
         progress_at: progress.map(|progress| progress.at),
         created_at: job.created_at,
@@ -61,7 +65,8 @@ pub(super) fn to_row(job: &Job, owner: &str, kept: ResultLocation, retries: u32)
         expires_at: job.expires_at,
         error: job.error.as_ref().map(JobError::to_document),
         // Plain data: writing it to memory cannot fail.
-        artifacts: (!job.artifacts.is_empty()).then(|| serde_json::to_string(&job.artifacts).unwrap_or_default()),
+        artifacts: (!job.artifacts.is_empty())
+            .then(|| serde_json::to_string(&job.artifacts).unwrap_or_default()),
         kept: kept.as_str().to_owned(),
         attempt: job.attempt.unwrap_or(1),
         retries,
@@ -72,15 +77,24 @@ pub(super) fn to_row(job: &Job, owner: &str, kept: ResultLocation, retries: u32)
 /// Decodes a row; `None` if it is malformed.
 pub(super) fn of_row(row: JobRow) -> Option<(Job, ResultLocation)> {
     let state = JobState::parse(&row.state)?;
-    let kept = ResultLocation::ALL.into_iter().find(|kept| kept.as_str() == row.kept)?;
-    if state.is_final() != row.ended_at.is_some() || (state == JobState::Failed) != row.error.is_some() {
+    let kept = ResultLocation::ALL
+        .into_iter()
+        .find(|kept| kept.as_str() == row.kept)?;
+    if state.is_final() != row.ended_at.is_some()
+        || (state == JobState::Failed) != row.error.is_some()
+    {
         return None;
     }
     let progress = match (row.progress_at, row.message) {
-        #[expect(clippy::cast_possible_truncation, reason = "it was an f32 when it was written")]
-        (Some(at), Some(message)) => {
-            Some(JobProgress { percent: row.percent.map(|percent| percent as f32), message, at })
-        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "it was an f32 when it was written"
+        )]
+        (Some(at), Some(message)) => Some(JobProgress {
+            percent: row.percent.map(|percent| percent as f32),
+            message,
+            at,
+        }),
         _ => None,
     };
     let job = Job {
@@ -95,10 +109,17 @@ pub(super) fn of_row(row: JobRow) -> Option<(Job, ResultLocation)> {
         started_at: row.started_at,
         ended_at: row.ended_at,
         expires_at: row.expires_at,
-        error: row.error.map(|text| JobError::of_document(&text).ok_or(())).transpose().ok()?,
+        error: row
+            .error
+            .map(|text| JobError::of_document(&text).ok_or(()))
+            .transpose()
+            .ok()?,
         // Only the process that ran the job knows whether a result in memory still exists.
         has_result: kept == ResultLocation::Sealed,
-        artifacts: row.artifacts.map_or(Ok(Vec::new()), |text| serde_json::from_str(&text)).ok()?,
+        artifacts: row
+            .artifacts
+            .map_or(Ok(Vec::new()), |text| serde_json::from_str(&text))
+            .ok()?,
         attempt: (row.retries > 0).then_some(row.attempt),
         schedule: row.due_at.map(|due_at| JobSchedule { due_at }),
         revision: row.revision,
@@ -167,15 +188,23 @@ pub(super) fn read(bytes: Vec<u8>) -> Option<Outcome> {
     let cache = match head.cache {
         None => None,
         Some(cache) => Some(CacheInfo {
-            status: CacheStatus::ALL.into_iter().find(|status| status.as_str() == cache.status)?,
+            status: CacheStatus::ALL
+                .into_iter()
+                .find(|status| status.as_str() == cache.status)?,
             age: Duration::from_micros(cache.age_us),
             ttl: Duration::from_micros(cache.ttl_us),
             key: cache.key,
-            store_error: cache
-                .store_error
-                .and_then(|word| CacheInfo::STORE_ERRORS.into_iter().find(|known| **known == word)),
-            reason: cache.reason.and_then(|word| CacheInfo::REASONS.into_iter().find(|known| **known == word)),
-            not_kept: cache.not_kept.and_then(|why| helmdeck_core::NotKept::parse(&why, helmdeck_core::leaks::rule)),
+            store_error: cache.store_error.and_then(|word| {
+                CacheInfo::STORE_ERRORS
+                    .into_iter()
+                    .find(|known| **known == word)
+            }),
+            reason: cache
+                .reason
+                .and_then(|word| CacheInfo::REASONS.into_iter().find(|known| **known == word)),
+            not_kept: cache
+                .not_kept
+                .and_then(|why| helmdeck_core::NotKept::parse(&why, helmdeck_core::leaks::rule)),
             retry_after: cache.retry_after_us.map(Duration::from_micros),
         }),
     };
@@ -193,12 +222,26 @@ pub(super) fn read(bytes: Vec<u8>) -> Option<Outcome> {
 }
 
 /// Seals an encoded outcome for a job of a caller.
-pub(super) fn seal(ring: &KeyRing, identity: &Identity, id: &JobId, plain: &[u8]) -> Option<Vec<u8>> {
-    ring.seal_blob(&Namespace::of_caller(identity), PURPOSE, id.as_str().as_bytes(), plain).ok()
+pub(super) fn seal(
+    ring: &KeyRing,
+    identity: &Identity,
+    id: &JobId,
+    plain: &[u8],
+) -> Option<Vec<u8>> {
+    ring.seal_blob(
+        &Namespace::of_caller(identity),
+        PURPOSE,
+        id.as_str().as_bytes(),
+        plain,
+    )
+    .ok()
 }
 
 /// Opens the result of a job.
 pub(super) fn open(ring: &KeyRing, job: &Job, sealed: &[u8]) -> Option<Outcome> {
     let namespace = Namespace::new(&job.tenant, &job.user, None);
-    read(ring.open_blob(&namespace, PURPOSE, job.id.as_str().as_bytes(), sealed).ok()?)
+    read(
+        ring.open_blob(&namespace, PURPOSE, job.id.as_str().as_bytes(), sealed)
+            .ok()?,
+    )
 }

@@ -16,7 +16,11 @@ pub struct JobError {
     /// Whether a retry may succeed.
     pub retry: Retry,
     /// Time until a retry makes sense, in milliseconds, if known.
-    #[serde(rename = "retry_after_ms", with = "millis", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "retry_after_ms",
+        with = "millis",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub retry_after: Option<Duration>,
     /// Violations of the schema.
     #[serde(rename = "errors", skip_serializing_if = "Vec::is_empty")]
@@ -48,12 +52,16 @@ struct InputProblem {
 impl JobError {
     /// Makes the error of a job whose process has ended or is ending.
     pub(super) fn stopped() -> Self {
-        Self::of(&Error::new(Code::Overloaded, "the server stopped while this job ran; start it again"))
+        Self::of(&Error::new(
+            Code::Overloaded,
+            "the server stopped while this job ran; start it again",
+        ))
     }
 
     /// Makes the error of a job that no process took until it expired.
     pub(super) fn unclaimed() -> Self {
-        let message = "no server that has this pack in this version took the job in time; start it again";
+        let message =
+            "no server that has this pack in this version took the job in time; start it again";
         Self::of(&Error::new(Code::Overloaded, message))
     }
 
@@ -72,8 +80,13 @@ impl JobError {
     /// Returns the error that the call itself returned.
     #[must_use]
     pub fn to_error(&self) -> Error {
-        let error = Error::new(self.code, self.message.clone()).with_violations(self.violations.clone());
-        let error = if self.for_operator { error.for_operator() } else { error };
+        let error =
+            Error::new(self.code, self.message.clone()).with_violations(self.violations.clone());
+        let error = if self.for_operator {
+            error.for_operator()
+        } else {
+            error
+        };
         match self.retry_after {
             Some(after) => error.with_retry_after(after),
             None => error,
@@ -83,11 +96,16 @@ impl JobError {
     /// Encodes the stored form.
     pub(super) fn to_document(&self) -> String {
         let places = self.violations.iter();
-        let places = places.map(|it| InputProblem { pointer: it.pointer.clone(), detail: it.detail.clone() });
+        let places = places.map(|it| InputProblem {
+            pointer: it.pointer.clone(),
+            detail: it.detail.clone(),
+        });
         let document = Document {
             code: self.code,
             message: self.message.clone(),
-            retry_after_ms: self.retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)),
+            retry_after_ms: self
+                .retry_after
+                .map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)),
             errors: places.collect(),
             for_operator: self.for_operator,
         };
@@ -105,7 +123,12 @@ impl JobError {
             for_operator: document.for_operator,
             retry: document.code.retry(),
             retry_after: document.retry_after_ms.map(Duration::from_millis),
-            violations: places.map(|it| Violation { pointer: it.pointer, detail: it.detail }).collect(),
+            violations: places
+                .map(|it| Violation {
+                    pointer: it.pointer,
+                    detail: it.detail,
+                })
+                .collect(),
         })
     }
 }
@@ -116,8 +139,13 @@ mod millis {
     use serde::Serializer;
 
     #[expect(clippy::ref_option, reason = "the form that serde asks for")]
-    pub(super) fn serialize<S: Serializer>(after: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(after.map_or(0, |after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)))
+    pub(super) fn serialize<S: Serializer>(
+        after: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(after.map_or(0, |after| {
+            u64::try_from(after.as_millis()).unwrap_or(u64::MAX)
+        }))
     }
 }
 
@@ -127,7 +155,10 @@ mod tests {
 
     #[test]
     fn error_round_trip_keeps_all_but_the_cause() {
-        let violation = Violation { pointer: "/a".into(), detail: "is missing".into() };
+        let violation = Violation {
+            pointer: "/a".into(),
+            detail: "is missing".into(),
+        };
         let error = Error::new(Code::RateLimited, "slow down")
             .with_retry_after(Duration::from_millis(1_500))
             .with_violations(vec![violation])
@@ -139,12 +170,18 @@ mod tests {
         let read = JobError::of_document(&document).unwrap();
         assert_eq!(read, kept);
         assert_eq!(read.to_error().problem(), error.problem());
-        assert_eq!(JobError::of_document("{\"code\":\"no such\",\"message\":\"\"}"), None);
+        assert_eq!(
+            JobError::of_document("{\"code\":\"no such\",\"message\":\"\"}"),
+            None
+        );
     }
 
     #[test]
     fn lost_job_is_retryable_and_no_caller_fault() {
         let lost = JobError::stopped();
-        assert_eq!((lost.retry, lost.code.fault()), (Retry::Later, helmdeck_core::Fault::Host));
+        assert_eq!(
+            (lost.retry, lost.code.fault()),
+            (Retry::Later, helmdeck_core::Fault::Host)
+        );
     }
 }

@@ -33,14 +33,23 @@ struct Following {
 
 /// Returns the events of a job after one of them; without a number, the newest and all that follow.
 ///
-/// A job that waits for any process may begin in this one, and one that ran in this one may go on in another.
+/// A job that waits for any process may begin in this one, and one that ran in this one may go on
+/// in another.
 pub(super) fn events(
     jobs: Arc<Jobs>,
     source: EventSource,
     id: JobId,
     after: Option<u64>,
 ) -> impl Stream<Item = JobEvent> + Send + 'static {
-    let mut following = Following { jobs, source, id, after, ready: VecDeque::new(), more: None, over: false };
+    let mut following = Following {
+        jobs,
+        source,
+        id,
+        after,
+        ready: VecDeque::new(),
+        more: None,
+        over: false,
+    };
     if let EventSource::Live(live) = &following.source {
         // Subscribe now, not at the first poll, so that events in between are not missed.
         let live = Arc::clone(live);
@@ -117,7 +126,10 @@ impl Following {
             }
         };
         if self.after.is_none_or(|after| job.revision > after) {
-            self.ready.push_back(JobEvent { number: job.revision, job: Arc::new(*job) });
+            self.ready.push_back(JobEvent {
+                number: job.revision,
+                job: Arc::new(*job),
+            });
         } else {
             self.over = job.state.is_final();
         }
@@ -126,6 +138,11 @@ impl Following {
 
     /// Returns the job if it runs in this process.
     fn here(&self) -> Option<Arc<Live>> {
-        self.jobs.table().live.get(&self.id).filter(|live| !live.has_left()).cloned()
+        self.jobs
+            .table()
+            .live
+            .get(&self.id)
+            .filter(|live| !live.has_left())
+            .cloned()
     }
 }

@@ -67,10 +67,19 @@ mod tests {
 
     #[test]
     fn ids_round_trip_and_sort_by_time() {
-        let ids: Vec<_> = [1_000_000, 1_000_000, 2_000_000].map(|now| JobId::next(Timestamp(now))).into();
+        let ids: Vec<_> = [1_000_000, 1_000_000, 2_000_000]
+            .map(|now| JobId::next(Timestamp(now)))
+            .into();
         assert!(ids.is_sorted() && ids[0] != ids[1], "{ids:?}");
         assert_eq!(JobId::parse(ids[0].as_str()).as_ref(), Ok(&ids[0]));
-        for bad in ["", "../../etc/passwd", &"A".repeat(32), &"a".repeat(31), &"a".repeat(33), &"é".repeat(16)] {
+        for bad in [
+            "",
+            "../../etc/passwd",
+            &"A".repeat(32),
+            &"a".repeat(31),
+            &"a".repeat(33),
+            &"é".repeat(16),
+        ] {
             assert!(JobId::parse(bad).is_err(), "{bad}");
         }
     }

@@ -9,7 +9,19 @@ use serde::{Deserialize, Serialize};
 use super::{JobError, JobId};
 
 /// State of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
@@ -27,7 +39,13 @@ pub enum JobState {
 
 impl JobState {
     /// Every state.
-    pub const ALL: [Self; 5] = [Self::Queued, Self::Running, Self::Succeeded, Self::Failed, Self::Cancelled];
+    pub const ALL: [Self; 5] = [
+        Self::Queued,
+        Self::Running,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Cancelled,
+    ];
 
     /// Returns the name on the wire.
     #[must_use]
@@ -83,10 +101,16 @@ pub struct Job {
     #[serde(with = "rfc3339")]
     pub created_at: Timestamp,
     /// When its call began.
-    #[serde(serialize_with = "rfc3339::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        serialize_with = "rfc3339::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub started_at: Option<Timestamp>,
     /// When it ended.
-    #[serde(serialize_with = "rfc3339::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        serialize_with = "rfc3339::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub ended_at: Option<Timestamp>,
     /// When it is deleted. Counted from its end, so it moves until then.
     #[serde(with = "rfc3339")]
@@ -120,7 +144,8 @@ impl Job {
     /// Returns whether it belongs to this caller.
     #[must_use]
     pub fn is_of(&self, identity: &Identity) -> bool {
-        !identity.is_anonymous() && (self.tenant.as_str(), self.user.as_str()) == (identity.tenant(), identity.user())
+        !identity.is_anonymous()
+            && (self.tenant.as_str(), self.user.as_str()) == (identity.tenant(), identity.user())
     }
 }
 
@@ -147,7 +172,11 @@ pub struct JobQuery {
 impl JobQuery {
     /// Returns the size of a page.
     pub(super) fn page(&self) -> usize {
-        if self.limit == 0 { 50 } else { self.limit.min(500) }
+        if self.limit == 0 {
+            50
+        } else {
+            self.limit.min(500)
+        }
     }
 }
 

@@ -37,7 +37,8 @@ impl Jobs {
     ///
     /// Returns when to run again; `None` = at the next change.
     async fn tick(self: &Arc<Self>) -> Option<Duration> {
-        // Others take lost jobs, so their calls end first. A write may wait for long if the database does not answer.
+        // Others take lost jobs, so their calls end first. A write may wait for long if the
+        // database does not answer.
         self.give_up(&self.lost());
         tokio::select! {
             () = self.save_all() => {}
@@ -48,8 +49,12 @@ impl Jobs {
             && let Ok(wanted) = book.system.jobs_to_cancel(&replica.id()).await
         {
             for id in wanted {
-                let found =
-                    self.table().live.iter().find(|(known, _)| known.as_str() == id).map(|(_, live)| live.clone());
+                let found = self
+                    .table()
+                    .live
+                    .iter()
+                    .find(|(known, _)| known.as_str() == id)
+                    .map(|(_, live)| live.clone());
                 if let Some(live) = found {
                     self.cancel_live(&live).await;
                 }
@@ -59,15 +64,27 @@ impl Jobs {
         let mut table = self.table();
         let recorded = self.book.is_some();
         table.clear(self.clock.now(), recorded, &gone);
-        let settled = |live: &Arc<Live>| if recorded { live.is_settled() } else { live.job().state.is_final() };
+        let settled = |live: &Arc<Live>| {
+            if recorded {
+                live.is_settled()
+            } else {
+                live.job().state.is_final()
+            }
+        };
         let busy = !table.live.values().all(settled);
         // Ended jobs are kept only for their result.
-        if busy { Some(EVERY) } else { (!table.live.is_empty()).then_some(CLEAR_EVERY) }
+        if busy {
+            Some(EVERY)
+        } else {
+            (!table.live.is_empty()).then_some(CLEAR_EVERY)
+        }
     }
 
     /// Returns the unfinished jobs that this process no longer owns.
     fn lost(&self) -> Vec<Arc<Live>> {
-        let Some(replica) = self.replica() else { return Vec::new() };
+        let Some(replica) = self.replica() else {
+            return Vec::new();
+        };
         let lost = |live: &&Arc<Live>| !live.is_settled() && !replica.holds(&live.owner);
         self.table().live.values().filter(lost).cloned().collect()
     }
@@ -85,23 +102,33 @@ impl Jobs {
         self.save(&live).await;
     }
 
-    /// Writes changed jobs, and gives up those that belong to it no more. Returns whether that worked; the next tick
-    /// retries.
+    /// Writes changed jobs, and gives up those that belong to it no more. Returns whether that
+    /// worked; the next tick retries.
     pub(super) async fn save(&self, live: &[Arc<Live>]) -> bool {
         let Some(book) = &self.book else { return true };
         let mut by_owner: BTreeMap<Arc<str>, Vec<_>> = BTreeMap::new();
         for live in live {
             if let Some(changed) = live.unsaved() {
-                by_owner.entry(Arc::clone(&live.owner)).or_default().push((Arc::clone(live), changed));
+                by_owner
+                    .entry(Arc::clone(&live.owner))
+                    .or_default()
+                    .push((Arc::clone(live), changed));
             }
         }
         let mut all = true;
         for (owner, changed) in by_owner {
-            let saved: Vec<_> = changed.iter().map(|(live, (row, _))| (Arc::clone(live), row.revision)).collect();
+            let saved: Vec<_> = changed
+                .iter()
+                .map(|(live, (row, _))| (Arc::clone(live), row.revision))
+                .collect();
             let rows = changed.into_iter().map(|(_, row)| row).collect();
             match book.system.save_jobs(owner, rows).await {
-                Ok(true) => saved.iter().for_each(|(live, revision)| live.saved(*revision)),
-                Ok(false) => self.give_up(&saved.into_iter().map(|(live, _)| live).collect::<Vec<_>>()),
+                Ok(true) => saved
+                    .iter()
+                    .for_each(|(live, revision)| live.saved(*revision)),
+                Ok(false) => {
+                    self.give_up(&saved.into_iter().map(|(live, _)| live).collect::<Vec<_>>())
+                }
                 Err(error) => {
                     self.metrics.save_failures.inc();
                     tracing::warn!(%error, "the state of jobs could not be written; it is tried again");

@@ -28,7 +28,8 @@ pub(super) type Caller = (String, String);
 /// A job of this process.
 pub(super) struct Live {
     pub(super) id: JobId,
-    /// Id of this replica when the job was stored; empty if it is not. Only under it may the job be saved.
+    /// Id of this replica when the job was stored; empty if it is not. Only under it may the job be
+    /// saved.
     pub(super) owner: Arc<str>,
     pub(super) identity: Arc<Identity>,
     /// Whether another process may run its call again if this one ends.
@@ -88,7 +89,10 @@ impl Live {
         changes: Arc<Tail<Arc<Job>>>,
     ) -> Self {
         let (id, number, job) = (job.id.clone(), job.revision, Arc::new(job));
-        let events = VecDeque::from([JobEvent { number, job: Arc::clone(&job) }]);
+        let events = VecDeque::from([JobEvent {
+            number,
+            job: Arc::clone(&job),
+        }]);
         changes.extend([Arc::clone(&job)]);
         let inner = LiveState {
             job,
@@ -102,11 +106,24 @@ impl Live {
             left: false,
         };
         let (last, cancel) = (watch::Sender::new(number), CancellationToken::new());
-        Self { id, owner, identity, again, cancel, clock, changes, inner: Mutex::new(inner), last }
+        Self {
+            id,
+            owner,
+            identity,
+            again,
+            cancel,
+            clock,
+            changes,
+            inner: Mutex::new(inner),
+            last,
+        }
     }
 
     pub(super) fn caller(&self) -> Caller {
-        (self.identity.tenant().to_owned(), self.identity.user().to_owned())
+        (
+            self.identity.tenant().to_owned(),
+            self.identity.user().to_owned(),
+        )
     }
 
     pub(super) fn job(&self) -> Arc<Job> {
@@ -152,7 +169,8 @@ impl Live {
         true
     }
 
-    /// Leaves the job to other processes: nothing of it is written any more, and followers look at its row.
+    /// Leaves the job to other processes: nothing of it is written any more, and followers look at
+    /// its row.
     pub(super) fn leave(&self) {
         let mut inner = self.lock();
         inner.left = true;
@@ -185,14 +203,22 @@ impl Live {
         let inner = self.lock();
         let job = inner.ending.as_ref().unwrap_or(&inner.job);
         let newer = job.revision > inner.saved && !inner.left;
-        newer.then(|| (document::to_row(job, &self.owner, inner.kept, 0), inner.sealed.clone()))
+        newer.then(|| {
+            (
+                document::to_row(job, &self.owner, inner.kept, 0),
+                inner.sealed.clone(),
+            )
+        })
     }
 
     /// Records that this revision is stored.
     pub(super) fn saved(&self, revision: u64) {
         let mut inner = self.lock();
         inner.saved = inner.saved.max(revision);
-        let ended = inner.ending.as_ref().is_some_and(|job| job.revision <= inner.saved)
+        let ended = inner
+            .ending
+            .as_ref()
+            .is_some_and(|job| job.revision <= inner.saved)
             || (inner.job.state.is_final() && inner.job.revision <= inner.saved);
         if ended {
             inner.sealed = None;
@@ -220,15 +246,25 @@ impl Live {
         let mut inner = self.lock();
         if inner.result.take().is_some() {
             let ending = inner.ending.is_some();
-            let job = if ending { inner.ending.as_mut() } else { Some(&mut inner.job) };
-            job.into_iter().for_each(|job| Arc::make_mut(job).has_result = false);
+            let job = if ending {
+                inner.ending.as_mut()
+            } else {
+                Some(&mut inner.job)
+            };
+            job.into_iter()
+                .for_each(|job| Arc::make_mut(job).has_result = false);
         }
     }
 
     /// Drops all events but the last, if the job ended this long ago. Its followers have read them.
     pub(super) fn trim(&self, now: Timestamp, after: Duration) {
         let mut inner = self.lock();
-        if inner.job.state.is_final() && inner.job.ended_at.is_some_and(|ended| now.since(ended) >= after) {
+        if inner.job.state.is_final()
+            && inner
+                .job
+                .ended_at
+                .is_some_and(|ended| now.since(ended) >= after)
+        {
             let last = inner.events.pop_back();
             inner.events = last.into_iter().collect();
         }
@@ -244,7 +280,12 @@ impl Live {
     pub(super) fn events(&self, after: Option<u64>) -> (Vec<JobEvent>, bool, watch::Receiver<u64>) {
         let inner = self.lock();
         let events = match after {
-            Some(after) => inner.events.iter().filter(|event| event.number > after).cloned().collect(),
+            Some(after) => inner
+                .events
+                .iter()
+                .filter(|event| event.number > after)
+                .cloned()
+                .collect(),
             None => inner.events.back().cloned().into_iter().collect(),
         };
         (events, inner.job.state.is_final(), self.last.subscribe())
@@ -253,7 +294,12 @@ impl Live {
     /// Returns the reports that are kept, oldest first.
     pub(super) fn reports(&self) -> Vec<JobProgress> {
         let mut reports: Vec<JobProgress> = Vec::new();
-        for report in self.lock().events.iter().filter_map(|event| event.job.progress.as_ref()) {
+        for report in self
+            .lock()
+            .events
+            .iter()
+            .filter_map(|event| event.job.progress.as_ref())
+        {
             if reports.last() != Some(report) {
                 reports.push(report.clone());
             }
@@ -276,7 +322,10 @@ impl LiveState {
         if self.events.len() == EVENTS {
             self.events.pop_front();
         }
-        self.events.push_back(JobEvent { number: job.revision, job: Arc::clone(&job) });
+        self.events.push_back(JobEvent {
+            number: job.revision,
+            job: Arc::clone(&job),
+        });
         self.job = job;
     }
 }
@@ -284,8 +333,16 @@ impl LiveState {
 impl ProgressSink for Live {
     fn report(&self, percent: Option<f32>, message: &str) {
         let message = message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)].to_owned();
-        let percent = percent.filter(|percent| percent.is_finite()).map(|percent| percent.clamp(0.0, 100.0));
+        let percent = percent
+            .filter(|percent| percent.is_finite())
+            .map(|percent| percent.clamp(0.0, 100.0));
         let at = self.clock.now();
-        self.change(|job| job.progress = Some(JobProgress { percent, message, at }));
+        self.change(|job| {
+            job.progress = Some(JobProgress {
+                percent,
+                message,
+                at,
+            })
+        });
     }
 }

@@ -35,10 +35,14 @@ impl JobMetrics {
     }
 
     pub(super) fn scheduled(&self, result: &'static str) {
-        self.schedules.get_or_create_owned(&[("result", result)]).inc();
+        self.schedules
+            .get_or_create_owned(&[("result", result)])
+            .inc();
     }
 
     pub(super) fn ended(&self, state: JobState) {
-        self.ended.get_or_create_owned(&[("state", state.as_str())]).inc();
+        self.ended
+            .get_or_create_owned(&[("state", state.as_str())])
+            .inc();
     }
 }

@@ -1,13 +1,13 @@
 //! Jobs: calls that continue without their caller.
 //!
-//! They wait in a bounded, fair queue, report progress, can be cancelled, and are never lost: jobs of a process that
-//! has ended become failed, with that reason.
+//! They wait in a bounded, fair queue, report progress, can be cancelled, and are never lost: jobs
+//! of a process that has ended become failed, with that reason.
 //!
-//! If replicas share a queue and the call can be sealed, a job waits there and any replica runs it (`claims`). Otherwise
-//! it waits and runs in the process that took it (`queue`).
+//! If replicas share a queue and the call can be sealed, a job waits there and any replica runs it
+//! (`claims`). Otherwise it waits and runs in the process that took it (`queue`).
 //!
-//! A job's call runs like any other ([`Engine::call`](crate::Engine::call)): with its pipeline, its limits and its
-//! audit row.
+//! A job's call runs like any other ([`Engine::call`](crate::Engine::call)): with its pipeline, its
+//! limits and its audit row.
 
 mod api;
 mod book;

@@ -32,7 +32,10 @@ struct CallerQueue<T> {
 
 impl<T> Default for CallerQueue<T> {
     fn default() -> Self {
-        Self { waiting: VecDeque::new(), running: 0 }
+        Self {
+            waiting: VecDeque::new(),
+            running: 0,
+        }
     }
 }
 
@@ -77,7 +80,11 @@ impl<C: Clone + Eq + Hash, T> Queue<C, T> {
         if self.running + self.held >= self.concurrency {
             return None;
         }
-        let may_run = |caller: &C| self.callers.get(caller).is_some_and(|line| line.running < self.per_caller);
+        let may_run = |caller: &C| {
+            self.callers
+                .get(caller)
+                .is_some_and(|line| line.running < self.per_caller)
+        };
         let at = self.turns.iter().position(may_run)?;
         let caller = self.turns.remove(at)?;
         let line = self.callers.get_mut(&caller)?;
@@ -91,7 +98,8 @@ impl<C: Clone + Eq + Hash, T> Queue<C, T> {
         Some(item)
     }
 
-    /// Holds all places of running items that are free, for items from elsewhere, and returns how many.
+    /// Holds all places of running items that are free, for items from elsewhere, and returns how
+    /// many.
     pub(super) fn hold(&mut self) -> usize {
         let free = self.concurrency.saturating_sub(self.running + self.held);
         self.held += free;
@@ -140,7 +148,11 @@ impl<C: Clone + Eq + Hash, T> Queue<C, T> {
     /// Takes all waiting items.
     pub(super) fn drain(&mut self) -> Vec<T> {
         self.turns.clear();
-        let waiting: Vec<T> = self.callers.values_mut().flat_map(|line| line.waiting.drain(..)).collect();
+        let waiting: Vec<T> = self
+            .callers
+            .values_mut()
+            .flat_map(|line| line.waiting.drain(..))
+            .collect();
         self.callers.retain(|_, line| line.running > 0);
         self.taken -= waiting.len();
         waiting
@@ -172,7 +184,10 @@ mod tests {
     fn order(queue: &mut Queue<&'static str, String>) -> Vec<String> {
         let mut order = Vec::new();
         while let Some(item) = queue.next() {
-            let caller = ["a", "b", "c"].into_iter().find(|caller| item.starts_with(caller)).unwrap();
+            let caller = ["a", "b", "c"]
+                .into_iter()
+                .find(|caller| item.starts_with(caller))
+                .unwrap();
             queue.ended(&caller);
             order.push(item);
         }
@@ -185,7 +200,10 @@ mod tests {
         filled(&mut queue, "a", 4);
         filled(&mut queue, "b", 2);
         filled(&mut queue, "c", 1);
-        assert_eq!(order(&mut queue), ["a0", "b0", "c0", "a1", "b1", "a2", "a3"]);
+        assert_eq!(
+            order(&mut queue),
+            ["a0", "b0", "c0", "a1", "b1", "a2", "a3"]
+        );
         assert!(queue.callers.is_empty() && queue.taken == 0 && queue.running() == 0);
     }
 
@@ -193,13 +211,24 @@ mod tests {
     fn one_caller_never_takes_all_places() {
         let mut queue = Queue::new(1000, 4, 2);
         filled(&mut queue, "a", 100);
-        assert_eq!((queue.next(), queue.next(), queue.next()), (Some("a0".into()), Some("a1".into()), None));
+        assert_eq!(
+            (queue.next(), queue.next(), queue.next()),
+            (Some("a0".into()), Some("a1".into()), None)
+        );
         filled(&mut queue, "b", 1);
         assert_eq!((queue.next(), queue.next()), (Some("b0".into()), None));
         filled(&mut queue, "c", 3);
-        assert_eq!((queue.next(), queue.next()), (Some("c0".into()), None), "four run");
+        assert_eq!(
+            (queue.next(), queue.next()),
+            (Some("c0".into()), None),
+            "four run"
+        );
         queue.ended(&"a");
-        assert_eq!(queue.next().as_deref(), Some("a2"), "it is the turn of who waited longer");
+        assert_eq!(
+            queue.next().as_deref(),
+            Some("a2"),
+            "it is the turn of who waited longer"
+        );
         assert_eq!((queue.running(), queue.waiting()), (4, 99));
     }
 
@@ -208,7 +237,10 @@ mod tests {
         let mut queue = Queue::new(2, 1, 1);
         filled(&mut queue, "a", 2);
         assert!(!queue.reserve());
-        assert_eq!(queue.remove(&"a", |item| item == "a1").as_deref(), Some("a1"));
+        assert_eq!(
+            queue.remove(&"a", |item| item == "a1").as_deref(),
+            Some("a1")
+        );
         assert!(queue.reserve() && !queue.reserve());
         queue.release();
         assert_eq!(queue.next().as_deref(), Some("a0"));
@@ -219,7 +251,10 @@ mod tests {
     fn held_places_are_taken_by_nobody_else() {
         let mut queue = Queue::new(9, 3, 2);
         filled(&mut queue, "a", 2);
-        assert_eq!((queue.next().as_deref(), queue.hold(), queue.hold()), (Some("a0"), 2, 0));
+        assert_eq!(
+            (queue.next().as_deref(), queue.hold(), queue.hold()),
+            (Some("a0"), 2, 0)
+        );
         assert_eq!((queue.next(), queue.running()), (None, 1));
         queue.begin("b");
         queue.free(1);
@@ -227,7 +262,10 @@ mod tests {
         for caller in ["a", "a", "b"] {
             queue.ended(&caller);
         }
-        assert_eq!((queue.running(), queue.hold(), queue.callers.len()), (0, 3, 0));
+        assert_eq!(
+            (queue.running(), queue.hold(), queue.callers.len()),
+            (0, 3, 0)
+        );
     }
 
     #[test]

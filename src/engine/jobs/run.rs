@@ -37,11 +37,13 @@ pub(crate) struct RunPlan {
 }
 
 impl Jobs {
-    /// Queues a call, whose input and credentials were checked, and returns its job. `runner` runs it.
+    /// Queues a call, whose input and credentials were checked, and returns its job. `runner` runs
+    /// it.
     ///
     /// # Errors
-    /// `overloaded` if too many jobs wait, or if the server is about to stop: then nothing was done. Also if the job cannot
-    /// be written to the database: then it may have been, and its caller finds it among its jobs.
+    /// `overloaded` if too many jobs wait, or if the server is about to stop: then nothing was
+    /// done. Also if the job cannot be written to the database: then it may have been, and its
+    /// caller finds it among its jobs.
     pub(crate) async fn submit(
         self: &Arc<Self>,
         mut call: Call,
@@ -52,19 +54,25 @@ impl Jobs {
         call.version = Some(plan.version);
         (call.deadline, call.cancel, call.progress) = (None, None, None);
         let jobs = Arc::clone(self);
-        // A separate task: if the caller disconnects halfway, there is a job or none, never a row without a job.
+        // A separate task: if the caller disconnects halfway, there is a job or none, never a row
+        // without a job.
         let task = tokio::spawn(async move {
             match jobs.portable(&call, &plan) {
                 Some(ring) => jobs.queue(call, &plan, ring, &runner).await,
                 None => jobs.admit(call, &plan, runner).await,
             }
         });
-        task.await.map_err(|error| Error::new(Code::Internal, "the job could not be queued").with_source(error))?
+        task.await.map_err(|error| {
+            Error::new(Code::Internal, "the job could not be queued").with_source(error)
+        })?
     }
 
     /// Returns the keys that seal a call for any process; `None` if it can only run in this one.
     pub(super) fn portable(&self, call: &Call, plan: &RunPlan) -> Option<Arc<KeyRing>> {
-        let portable = self.claims.are_on() && !plan.bound && call.depth == 0 && call.stage.called_by.is_none();
+        let portable = self.claims.are_on()
+            && !plan.bound
+            && call.depth == 0
+            && call.stage.called_by.is_none();
         self.book.as_ref().filter(|_| portable)?.keyring.clone()
     }
 
@@ -90,12 +98,19 @@ impl Jobs {
         runner: &Arc<dyn JobRunner>,
     ) -> Result<Job> {
         self.table().admit()?;
-        let Some(book) = &self.book else { return Err(full()) };
+        let Some(book) = &self.book else {
+            return Err(full());
+        };
         let job = self.new_job(&call, plan, None);
         let row = document::to_row(&job, "", ResultLocation::None, plan.retries);
         let sealed = seal_call(ring, &call, plan, &job, runner.position()).await?;
         let limits = self.limits();
-        match book.system.queue_job(row, sealed, limits).await.map_err(unsure)? {
+        match book
+            .system
+            .queue_job(row, sealed, limits)
+            .await
+            .map_err(unsure)?
+        {
             Accepted::Added => {}
             Accepted::CallerFull => return Err(caller_full(limits.of_caller)),
             Accepted::QueueFull => return Err(full()),
@@ -107,10 +122,18 @@ impl Jobs {
     }
 
     pub(super) fn limits(&self) -> JobLimits {
-        JobLimits { of_caller: self.config.kept_per_caller, waiting: self.config.queue.max(1) as u64 }
+        JobLimits {
+            of_caller: self.config.kept_per_caller,
+            waiting: self.config.queue.max(1) as u64,
+        }
     }
 
-    async fn admit(self: &Arc<Self>, call: Call, plan: &RunPlan, runner: Arc<dyn JobRunner>) -> Result<Job> {
+    async fn admit(
+        self: &Arc<Self>,
+        call: Call,
+        plan: &RunPlan,
+        runner: Arc<dyn JobRunner>,
+    ) -> Result<Job> {
         self.table().reserve().inspect_err(|_| {
             self.metrics.refused.inc();
         })?;
@@ -127,7 +150,12 @@ impl Jobs {
     }
 
     /// Lets a job that was written wait in this process, in a reserved place.
-    pub(super) async fn wait_here(self: &Arc<Self>, live: &Arc<Live>, call: Call, runner: &Arc<dyn JobRunner>) {
+    pub(super) async fn wait_here(
+        self: &Arc<Self>,
+        live: &Arc<Live>,
+        call: Call,
+        runner: &Arc<dyn JobRunner>,
+    ) {
         let late = {
             let mut table = self.table();
             table.live.insert(live.id.clone(), Arc::clone(live));
@@ -147,7 +175,12 @@ impl Jobs {
     }
 
     /// Makes a new job of a call.
-    pub(super) fn new_job(&self, call: &Call, plan: &RunPlan, schedule: Option<JobSchedule>) -> Job {
+    pub(super) fn new_job(
+        &self,
+        call: &Call,
+        plan: &RunPlan,
+        schedule: Option<JobSchedule>,
+    ) -> Job {
         let now = self.clock.now();
         Job {
             id: JobId::next(now),
@@ -190,14 +223,24 @@ impl Jobs {
     /// Makes a job of this process alone.
     pub(super) fn live(&self, job: Job, owner: Arc<str>, identity: &Arc<Identity>) -> Arc<Live> {
         let (clock, changes) = (Arc::clone(&self.clock), Arc::clone(&self.changes));
-        Arc::new(Live::new(job, owner, Arc::clone(identity), false, clock, changes))
+        Arc::new(Live::new(
+            job,
+            owner,
+            Arc::clone(identity),
+            false,
+            clock,
+            changes,
+        ))
     }
 
     /// Starts all jobs that may run now.
     pub(super) fn dispatch(self: &Arc<Self>, runner: &Arc<dyn JobRunner>) {
         loop {
-            let Some(next) = self.table().queue.next() else { break };
-            self.running.spawn(Arc::clone(self).run_job(next, Arc::clone(runner)));
+            let Some(next) = self.table().queue.next() else {
+                break;
+            };
+            self.running
+                .spawn(Arc::clone(self).run_job(next, Arc::clone(runner)));
         }
         self.show();
     }
@@ -210,8 +253,15 @@ impl Jobs {
     }
 
     /// Runs a job that is in the state `running`, if its call could be read.
-    pub(super) async fn run_claimed(self: Arc<Self>, live: Arc<Live>, call: Result<Call>, runner: Arc<dyn JobRunner>) {
-        self.metrics.waited.observe(self.clock.now().since(live.job().created_at).as_secs_f64());
+    pub(super) async fn run_claimed(
+        self: Arc<Self>,
+        live: Arc<Live>,
+        call: Result<Call>,
+        runner: Arc<dyn JobRunner>,
+    ) {
+        self.metrics
+            .waited
+            .observe(self.clock.now().since(live.job().created_at).as_secs_f64());
         let answer = match call {
             Ok(mut call) => {
                 call.progress = Some(Arc::clone(&live) as _);
@@ -219,7 +269,12 @@ impl Jobs {
                 let correlation = call.correlation.clone();
                 let answering = correlation.scope(answer(&live, call, Arc::clone(&runner)));
                 let answer = AssertUnwindSafe(answering).catch_unwind().await;
-                answer.unwrap_or_else(|_| Err(Error::new(Code::Internal, "the job ended without an answer")))
+                answer.unwrap_or_else(|_| {
+                    Err(Error::new(
+                        Code::Internal,
+                        "the job ended without an answer",
+                    ))
+                })
             }
             Err(error) => Err(error),
         };
@@ -232,9 +287,16 @@ impl Jobs {
     /// Requests the end of a job of this process. A waiting job ends at once.
     pub(super) async fn cancel_live(&self, live: &Arc<Live>) {
         live.stop(StopReason::Wanted);
-        let waiting = self.table().queue.remove(&live.caller(), |(other, _)| Arc::ptr_eq(other, live));
+        let waiting = self
+            .table()
+            .queue
+            .remove(&live.caller(), |(other, _)| Arc::ptr_eq(other, live));
         if waiting.is_some() {
-            self.end(live, Err(Error::new(Code::Cancelled, "the job was cancelled"))).await;
+            self.end(
+                live,
+                Err(Error::new(Code::Cancelled, "the job was cancelled")),
+            )
+            .await;
             self.show();
         }
     }
@@ -267,7 +329,9 @@ impl Jobs {
                 self.leave(live);
                 continue;
             }
-            self.table().queue.remove(&live.caller(), |(other, _)| Arc::ptr_eq(other, live));
+            self.table()
+                .queue
+                .remove(&live.caller(), |(other, _)| Arc::ptr_eq(other, live));
             let ended = live.end(JobEnd::default(), |job| {
                 (job.state, job.error) = (JobState::Failed, Some(JobError::stopped()));
                 job.ended_at = Some(now);
@@ -291,15 +355,23 @@ impl Jobs {
                 live.stop(StopReason::Shutdown);
             }
         }
-        if tokio::time::timeout(GRACE + SAVE_FOR, self.running.wait()).await.is_err() {
+        if tokio::time::timeout(GRACE + SAVE_FOR, self.running.wait())
+            .await
+            .is_err()
+        {
             self.end_all(&live).await;
         }
         self.save_all().await;
     }
 
-    /// Ends jobs that no longer run in this process, in one write. Those that may run again are left to others.
+    /// Ends jobs that no longer run in this process, in one write. Those that may run again are
+    /// left to others.
     async fn end_all(&self, live: &[Arc<Live>]) {
-        let unfinished = live.iter().filter(|live| !live.job().state.is_final()).cloned().collect();
+        let unfinished = live
+            .iter()
+            .filter(|live| !live.job().state.is_final())
+            .cloned()
+            .collect();
         let live = self.hand_back(unfinished).await;
         let now = self.clock.now();
         let ended: Vec<_> = live
@@ -320,7 +392,8 @@ impl Jobs {
         }
     }
 
-    /// Writes jobs that end. If that takes too long, their ends are in the journal, and are written from there.
+    /// Writes jobs that end. If that takes too long, their ends are in the journal, and are written
+    /// from there.
     async fn save_soon(&self, live: &[Arc<Live>]) {
         let saving = async {
             while !self.save(live).await {
@@ -328,9 +401,17 @@ impl Jobs {
             }
         };
         let saved = tokio::time::timeout(SAVE_FOR, saving).await;
-        let (Err(_), Some(book)) = (saved, &self.book) else { return };
+        let (Err(_), Some(book)) = (saved, &self.book) else {
+            return;
+        };
         for (row, sealed) in live.iter().filter_map(|live| live.unsaved()) {
-            book.system.end_job_later(EndedJob { row, sealed, lost_error: JobError::stopped().to_document() }).await;
+            book.system
+                .end_job_later(EndedJob {
+                    row,
+                    sealed,
+                    lost_error: JobError::stopped().to_document(),
+                })
+                .await;
         }
     }
 
@@ -347,10 +428,15 @@ impl Jobs {
             // The work was done, even if a cancel was requested.
             (Ok(_), _) => (JobState::Succeeded, None),
             (Err(_), Some(StopReason::Wanted)) => (JobState::Cancelled, None),
-            (Err(_), Some(StopReason::Shutdown | StopReason::Lost)) => (JobState::Failed, Some(JobError::stopped())),
+            (Err(_), Some(StopReason::Shutdown | StopReason::Lost)) => {
+                (JobState::Failed, Some(JobError::stopped()))
+            }
             (Err(error), None) => (JobState::Failed, Some(JobError::of(error))),
         };
-        let artifacts = answer.as_ref().map(|outcome| outcome.artifacts.to_vec()).unwrap_or_default();
+        let artifacts = answer
+            .as_ref()
+            .map(|outcome| outcome.artifacts.to_vec())
+            .unwrap_or_default();
         let result = match answer {
             Ok(outcome) => self.keep_result(live, outcome).await,
             Err(_) => JobEnd::default(),
@@ -367,7 +453,12 @@ impl Jobs {
         self.metrics.ended(state);
         self.save_soon(&[Arc::clone(live)]).await;
         if let Some(size) = in_memory {
-            self.table().keep_result(&live.id, size, self.config.memory_bytes, self.book.is_some());
+            self.table().keep_result(
+                &live.id,
+                size,
+                self.config.memory_bytes,
+                self.book.is_some(),
+            );
         }
         live.notify_end();
         self.wake.notify_one();
@@ -376,17 +467,33 @@ impl Jobs {
     async fn keep_result(&self, live: &Live, outcome: Outcome) -> JobEnd {
         let size = outcome.output.bytes().len();
         if size as u64 > self.config.max_result_bytes {
-            return JobEnd { kept: Some(ResultLocation::Large), ..JobEnd::default() };
+            return JobEnd {
+                kept: Some(ResultLocation::Large),
+                ..JobEnd::default()
+            };
         }
         if let Some(ring) = self.book.as_ref().and_then(|book| book.keyring.clone()) {
-            let (identity, id, plain) = (Arc::clone(&live.identity), live.id.clone(), document::write(&outcome));
+            let (identity, id, plain) = (
+                Arc::clone(&live.identity),
+                live.id.clone(),
+                document::write(&outcome),
+            );
             // Sealing megabytes takes milliseconds.
-            let sealing = tokio::task::spawn_blocking(move || document::seal(&ring, &identity, &id, &plain));
+            let sealing =
+                tokio::task::spawn_blocking(move || document::seal(&ring, &identity, &id, &plain));
             if let Ok(Some(sealed)) = sealing.await {
-                return JobEnd { kept: Some(ResultLocation::Sealed), sealed: Some(sealed), memory: None };
+                return JobEnd {
+                    kept: Some(ResultLocation::Sealed),
+                    sealed: Some(sealed),
+                    memory: None,
+                };
             }
         }
-        JobEnd { kept: Some(ResultLocation::Memory), sealed: None, memory: Some(Arc::new(outcome)) }
+        JobEnd {
+            kept: Some(ResultLocation::Memory),
+            sealed: None,
+            memory: Some(Arc::new(outcome)),
+        }
     }
 
     /// Makes room among the jobs of a caller that are only in this process.
@@ -394,11 +501,18 @@ impl Jobs {
     /// Returns `false` if none of them has ended.
     fn make_room(&self, identity: &Identity, limit: u64) -> bool {
         let mut table = self.table();
-        let theirs: Vec<_> = table.live.values().map(|live| live.job()).filter(|job| job.is_of(identity)).collect();
+        let theirs: Vec<_> = table
+            .live
+            .values()
+            .map(|live| live.job())
+            .filter(|job| job.is_of(identity))
+            .collect();
         if (theirs.len() as u64) < limit {
             return true;
         }
-        let Some(oldest) = theirs.iter().find(|job| job.state.is_final()) else { return false };
+        let Some(oldest) = theirs.iter().find(|job| job.state.is_final()) else {
+            return false;
+        };
         table.live.remove(&oldest.id);
         true
     }
@@ -436,15 +550,21 @@ pub(super) async fn seal_call(
     let (identity, id) = (Arc::clone(&call.identity), job.id.clone());
     let plain = sealed_call::write(call, plan.version, position.as_ref());
     // Sealing megabytes takes milliseconds.
-    let sealing = tokio::task::spawn_blocking(move || sealed_call::seal(&ring, &identity, &id, &plain));
+    let sealing =
+        tokio::task::spawn_blocking(move || sealed_call::seal(&ring, &identity, &id, &plain));
     let sealed = sealing.await.ok().flatten();
-    let sealed = sealed.ok_or_else(|| Error::new(Code::Internal, "the call of the job could not be sealed"))?;
+    let sealed = sealed
+        .ok_or_else(|| Error::new(Code::Internal, "the call of the job could not be sealed"))?;
     Ok(QueuedCall { label, sealed })
 }
 
 /// Error for a job whose row was not confirmed.
 fn unsure(error: StoreError) -> Error {
-    let code = if error.is_temporary() { Code::Overloaded } else { Code::Internal };
+    let code = if error.is_temporary() {
+        Code::Overloaded
+    } else {
+        Code::Internal
+    };
     let message = "the record of jobs is not available; the job may have been accepted, so look among your jobs first";
     Error::new(code, message).with_source(error)
 }

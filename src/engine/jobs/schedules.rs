@@ -1,4 +1,5 @@
-//! Jobs that packs with a schedule start by themselves: one for each due time, whichever process is first.
+//! Jobs that packs with a schedule start by themselves: one for each due time, whichever process is
+//! first.
 
 use std::sync::Arc;
 
@@ -12,12 +13,12 @@ use super::{Job, JobError, JobId, JobSchedule, RunPlan, book};
 use crate::call_runner::JobRunner;
 
 impl Jobs {
-    /// Takes a due time of a pack, and queues its run as the job `id`. A due time that was taken, or is skipped, is no
-    /// error.
+    /// Takes a due time of a pack, and queues its run as the job `id`. A due time that was taken,
+    /// or is skipped, is no error.
     ///
     /// # Errors
-    /// `overloaded` if the database is not available, or this process is about to end; then another try with the same id
-    /// may succeed, or find that this one has.
+    /// `overloaded` if the database is not available, or this process is about to end; then another
+    /// try with the same id may succeed, or find that this one has.
     pub(crate) async fn run_due(
         self: &Arc<Self>,
         mut call: Call,
@@ -27,19 +28,33 @@ impl Jobs {
         runner: &Arc<dyn JobRunner>,
     ) -> Result<()> {
         let Some(book) = &self.book else {
-            return Err(Error::new(Code::Internal, "schedules need a system database"));
+            return Err(Error::new(
+                Code::Internal,
+                "schedules need a system database",
+            ));
         };
         call.version = Some(plan.version);
-        let job = Job { id, ..self.new_job(&call, &plan, Some(JobSchedule { due_at })) };
+        let job = Job {
+            id,
+            ..self.new_job(&call, &plan, Some(JobSchedule { due_at }))
+        };
         let ring = self.portable(&call, &plan);
         let (owner, sealed) = match &ring {
             Some(ring) => {
                 self.table().admit()?;
-                ("".into(), Some(seal_call(Arc::clone(ring), &call, &plan, &job, runner.position()).await?))
+                (
+                    "".into(),
+                    Some(seal_call(Arc::clone(ring), &call, &plan, &job, runner.position()).await?),
+                )
             }
             None => {
                 self.table().reserve()?;
-                (self.owner().await.inspect_err(|_| self.table().queue.release())?, None)
+                (
+                    self.owner()
+                        .await
+                        .inspect_err(|_| self.table().queue.release())?,
+                    None,
+                )
             }
         };
         let row = document::to_row(&job, &owner, ResultLocation::None, plan.retries);
@@ -51,7 +66,11 @@ impl Jobs {
             limits: self.limits(),
             unclaimed: JobError::unclaimed().to_document(),
         };
-        let became = book.system.run_schedule(due).await.map_err(book::unavailable);
+        let became = book
+            .system
+            .run_schedule(due)
+            .await
+            .map_err(book::unavailable);
         if ring.is_none() && !matches!(became, Ok(Scheduled::Added)) {
             self.table().queue.release();
         }

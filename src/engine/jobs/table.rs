@@ -60,7 +60,8 @@ pub(super) struct Table {
     pub(super) results: VecDeque<(JobId, usize)>,
     pub(super) result_bytes: u64,
     pub(super) stopping: bool,
-    /// What jobs belong to that this process put into the shared queue, the oldest first. Another process may take them.
+    /// What jobs belong to that this process put into the shared queue, the oldest first. Another
+    /// process may take them.
     accepted: VecDeque<(JobId, Correlation)>,
 }
 
@@ -72,7 +73,9 @@ impl Jobs {
         metrics: &Metrics,
         stop: CancellationToken,
     ) -> Self {
-        let book = place.map(|(system, keyring)| JobBook::new(system, keyring, Arc::clone(&clock), config.retention));
+        let book = place.map(|(system, keyring)| {
+            JobBook::new(system, keyring, Arc::clone(&clock), config.retention)
+        });
         let queue = Queue::new(config.queue, config.concurrency, config.per_caller);
         let table = Table {
             queue,
@@ -104,8 +107,14 @@ impl Jobs {
 
     /// Returns the id under which this process runs jobs; empty without a system database.
     pub(super) async fn owner(&self) -> Result<Arc<str>> {
-        let Some(book) = &self.book else { return Ok("".into()) };
-        let replica = self.replica.get_or_try_init(|| book.system.replica()).await.map_err(unavailable)?;
+        let Some(book) = &self.book else {
+            return Ok("".into());
+        };
+        let replica = self
+            .replica
+            .get_or_try_init(|| book.system.replica())
+            .await
+            .map_err(unavailable)?;
         Ok(replica.id())
     }
 
@@ -118,7 +127,11 @@ impl Jobs {
     pub(super) fn keep(self: &Arc<Self>) {
         if !self.keeping.swap(true, Ordering::Relaxed) {
             let (this, wake) = (Arc::downgrade(self), Arc::clone(&self.wake));
-            tokio::spawn(self.stop.clone().run_until_cancelled_owned(keeper::run(this, wake)));
+            tokio::spawn(
+                self.stop
+                    .clone()
+                    .run_until_cancelled_owned(keeper::run(this, wake)),
+            );
         }
     }
 
@@ -128,10 +141,22 @@ impl Jobs {
     ///
     /// # Errors
     /// `overloaded` if the job is stored and the database is not available.
-    pub(super) async fn find(&self, owner: Option<&Identity>, id: &JobId) -> Result<Option<Arc<Live>>> {
-        let Some(live) = self.known(owner, id) else { return Ok(None) };
-        let Some(book) = self.book.as_ref().filter(|_| live.is_settled()) else { return Ok(Some(live)) };
-        let gone = book.system.gone_jobs(vec![id.to_string()]).await.map_err(unavailable)?;
+    pub(super) async fn find(
+        &self,
+        owner: Option<&Identity>,
+        id: &JobId,
+    ) -> Result<Option<Arc<Live>>> {
+        let Some(live) = self.known(owner, id) else {
+            return Ok(None);
+        };
+        let Some(book) = self.book.as_ref().filter(|_| live.is_settled()) else {
+            return Ok(Some(live));
+        };
+        let gone = book
+            .system
+            .gone_jobs(vec![id.to_string()])
+            .await
+            .map_err(unavailable)?;
         if gone.is_empty() {
             return Ok(Some(live));
         }
@@ -146,11 +171,20 @@ impl Jobs {
         (!over && owner.is_none_or(|owner| job.is_of(owner))).then_some(live)
     }
 
-    /// Returns the ids of jobs of this process whose row is gone; none if the database is not available.
+    /// Returns the ids of jobs of this process whose row is gone; none if the database is not
+    /// available.
     pub(super) async fn gone(&self) -> Vec<String> {
-        let Some(book) = &self.book else { return Vec::new() };
+        let Some(book) = &self.book else {
+            return Vec::new();
+        };
         let settled = |live: &&Arc<Live>| live.is_settled();
-        let ids: Vec<_> = self.table().live.values().filter(settled).map(|live| live.id.to_string()).collect();
+        let ids: Vec<_> = self
+            .table()
+            .live
+            .values()
+            .filter(settled)
+            .map(|live| live.id.to_string())
+            .collect();
         if ids.is_empty() {
             return ids;
         }
@@ -190,7 +224,9 @@ impl Table {
     pub(super) fn admit(&self) -> Result<()> {
         if self.stopping {
             let message = "this server is about to stop and starts no job";
-            return Err(Error::new(Code::Overloaded, message).with_retry_after(super::run::COME_BACK));
+            return Err(
+                Error::new(Code::Overloaded, message).with_retry_after(super::run::COME_BACK)
+            );
         }
         Ok(())
     }
@@ -205,13 +241,17 @@ impl Table {
 
     /// Takes what a job belongs to, if this process put it into the queue.
     pub(super) fn accepted(&mut self, id: &JobId) -> Option<Correlation> {
-        let at = self.accepted.iter().position(|(accepted, _)| accepted == id)?;
+        let at = self
+            .accepted
+            .iter()
+            .position(|(accepted, _)| accepted == id)?;
         self.accepted.remove(at).map(|(_, correlation)| correlation)
     }
 
     /// Keeps the result of a job in memory; the oldest results are dropped to make room.
     ///
-    /// A job that is not stored is dropped with its result; a stored one stays until its row says how it ended.
+    /// A job that is not stored is dropped with its result; a stored one stays until its row says
+    /// how it ended.
     pub(super) fn keep_result(&mut self, id: &JobId, size: usize, room: u64, recorded: bool) {
         self.results.push_back((id.clone(), size));
         self.result_bytes += size as u64;
@@ -229,7 +269,11 @@ impl Table {
 
     /// Removes a job, but no other run of it.
     pub(super) fn remove(&mut self, live: &Arc<Live>) {
-        if self.live.get(&live.id).is_some_and(|known| Arc::ptr_eq(known, live)) {
+        if self
+            .live
+            .get(&live.id)
+            .is_some_and(|known| Arc::ptr_eq(known, live))
+        {
             self.live.remove(&live.id);
         }
     }
@@ -241,7 +285,9 @@ impl Table {
             let late = job.state.is_final() && job.expires_at <= now;
             !(late || (recorded && live.is_over()) || gone.iter().any(|gone| gone == id.as_str()))
         });
-        self.live.values().for_each(|live| live.trim(now, EVENTS_FOR));
+        self.live
+            .values()
+            .for_each(|live| live.trim(now, EVENTS_FOR));
         let live = &self.live;
         self.results.retain(|(id, _)| live.contains_key(id));
         self.result_bytes = self.results.iter().map(|(_, size)| *size as u64).sum();

@@ -24,7 +24,10 @@ impl<S> Layer<S> for ArtifactsLayer {
     type Service = Artifacts<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Artifacts { inner, files: Arc::clone(&self.0) }
+        Artifacts {
+            inner,
+            files: Arc::clone(&self.0),
+        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! Read-through cache layer.
 //!
-//! It comes after `validate_input` and `credentials`, and before `session`, so a hit starts no session. It is outside
-//! `validate_output`, so only validated outputs are stored.
+//! It comes after `validate_input` and `credentials`, and before `session`, so a hit starts no
+//! session. It is outside `validate_output`, so only validated outputs are stored.
 //!
-//! Order of one call: hot tier, store, then singleflight of the inner service. A failure of the store costs the cache,
-//! never the call.
+//! Order of one call: hot tier, store, then singleflight of the inner service. A failure of the
+//! store costs the cache, never the call.
 
 mod lookup;
 mod run;
@@ -27,10 +27,17 @@ use crate::cache::freshness::Freshness;
 use crate::cache::pack::PackCache;
 
 /// Inner service of a cached pack, which is called if the cache has no answer.
-trait InnerService: Service<Call, Response = Outcome, Error = Error, Future: Send> + Clone + Send + Sync + 'static {}
+trait InnerService:
+    Service<Call, Response = Outcome, Error = Error, Future: Send> + Clone + Send + Sync + 'static
+{
+}
 
 impl<S> InnerService for S where
-    S: Service<Call, Response = Outcome, Error = Error, Future: Send> + Clone + Send + Sync + 'static
+    S: Service<Call, Response = Outcome, Error = Error, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static
 {
 }
 
@@ -45,7 +52,10 @@ impl<S> Layer<S> for CacheLayer {
     type Service = CacheService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        CacheService { inner, cache: Arc::clone(&self.0) }
+        CacheService {
+            inner,
+            cache: Arc::clone(&self.0),
+        }
     }
 }
 
@@ -91,7 +101,11 @@ where
 
 /// The operator may forbid directives per scope.
 fn permit(cache: &PackCache, call: &Call) -> Result<()> {
-    if call.directive == Directive::Default { Ok(()) } else { permit_directive(cache, call.directive) }
+    if call.directive == Directive::Default {
+        Ok(())
+    } else {
+        permit_directive(cache, call.directive)
+    }
 }
 
 fn permit_directive(cache: &PackCache, directive: Directive) -> Result<()> {
@@ -108,14 +122,17 @@ fn permit_directive(cache: &PackCache, directive: Directive) -> Result<()> {
     Ok(())
 }
 
-/// Changes what a call asks for to what the operator allows: only an administrator has a young answer made anew.
+/// Changes what a call asks for to what the operator allows: only an administrator has a young
+/// answer made anew.
 ///
 /// The rule is about the effect, so it holds for every directive and age.
 fn keep_min_age(cache: &PackCache, call: &mut Call) {
     if call.administrator {
         return;
     }
-    let Some(scope) = cache.manifest.cache().map(|spec| spec.scope) else { return };
+    let Some(scope) = cache.manifest.cache().map(|spec| spec.scope) else {
+        return;
+    };
     let min_age = match cache.hub.config.min_age.get(&scope) {
         Some(min_age) => min_age.0,
         None if scope == Scope::Shared => Duration::MAX,
@@ -134,7 +151,11 @@ fn keep_min_age(cache: &PackCache, call: &mut Call) {
 
 /// An age limit that makes a fresh answer anew is a refresh by another word.
 fn permit_age(cache: &PackCache, known: &Answer, call: &Call) -> Result<()> {
-    let any_age = Call { max_age: None, min_fresh: None, ..call.clone() };
+    let any_age = Call {
+        max_age: None,
+        min_fresh: None,
+        ..call.clone()
+    };
     if (call.max_age.is_some() || call.min_fresh.is_some())
         && cache.freshness(known, &any_age, cache.hub.clock.now()) == Freshness::Fresh
     {

@@ -1,6 +1,7 @@
 //! Resolves the credentials that a manifest declares to grants, before the cache is asked.
 //!
-//! So an entry made with one credential is never served to a call with another, or to one whose grant was revoked.
+//! So an entry made with one credential is never served to a call with another, or to one whose
+//! grant was revoked.
 
 use parking_lot::Mutex;
 use std::future::Future;
@@ -28,7 +29,10 @@ impl<S> Layer<S> for CredentialsLayer {
     type Service = Credentials<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Credentials { inner, layer: self.clone() }
+        Credentials {
+            inner,
+            layer: self.clone(),
+        }
     }
 }
 
@@ -77,16 +81,35 @@ where
 
 /// Returns the grants to record for the calling pack, if there is one.
 fn used(call: &Call, grants: &[Grant]) -> Vec<UsedGrant> {
-    let grants = if call.stage.called_by.is_some() { grants } else { &[] };
-    grants.iter().map(|grant| UsedGrant { pack: call.pack.clone(), grant: grant.clone() }).collect()
+    let grants = if call.stage.called_by.is_some() {
+        grants
+    } else {
+        &[]
+    };
+    grants
+        .iter()
+        .map(|grant| UsedGrant {
+            pack: call.pack.clone(),
+            grant: grant.clone(),
+        })
+        .collect()
 }
 
 pub(crate) fn resolve(layer: &CredentialsLayer, call: &Call) -> Result<BoundSecrets> {
     let mut grants = Vec::with_capacity(layer.manifest.credentials.len());
     for template in &layer.manifest.credentials {
-        let value = call.stage.value.as_deref().unwrap_or(&serde_json::Value::Null);
-        let Some(name) = template.fill(value) else { continue };
-        match layer.secrets.grant(&name.text, &call.identity, &call.pack)? {
+        let value = call
+            .stage
+            .value
+            .as_deref()
+            .unwrap_or(&serde_json::Value::Null);
+        let Some(name) = template.fill(value) else {
+            continue;
+        };
+        match layer
+            .secrets
+            .grant(&name.text, &call.identity, &call.pack)?
+        {
             Some(grant) if !may_use(call, &grant) => {
                 let message = format!(
                     "callers share the answer of the pack that calls \"{}\": it can use the credential \"{}\" only if that \
@@ -97,8 +120,8 @@ pub(crate) fn resolve(layer: &CredentialsLayer, call: &Call) -> Result<BoundSecr
                 return Err(Error::new(Code::Forbidden, message));
             }
             Some(grant) => grants.push(grant),
-            // A default name that is not configured means anonymous. A name from the input must never silently mean
-            // that.
+            // A default name that is not configured means anonymous. A name from the input must
+            // never silently mean that.
             None if !name.from_input => {}
             None => return Err(layer.secrets.missing(&name.text)),
         }
@@ -115,15 +138,19 @@ pub(crate) fn resolve(layer: &CredentialsLayer, call: &Call) -> Result<BoundSecr
 
 /// Returns whether a grant may be used for this call.
 ///
-/// A shared answer is kept under the grants of its own pack: one made with another grant would go to callers without
-/// it.
+/// A shared answer is kept under the grants of its own pack: one made with another grant would go
+/// to callers without it.
 fn may_use(call: &Call, grant: &Grant) -> bool {
-    call.stage.called_by.as_ref().is_none_or(|calling| !calling.shared || calling.grants.contains(grant))
+    call.stage
+        .called_by
+        .as_ref()
+        .is_none_or(|calling| !calling.shared || calling.grants.contains(grant))
 }
 
 /// Credentials of one call.
 ///
-/// They remember which secrets were revealed, so that these are redacted from all that leaves the handler.
+/// They remember which secrets were revealed, so that these are redacted from all that leaves the
+/// handler.
 pub(crate) struct BoundSecrets {
     grants: Vec<Grant>,
     revealed: Mutex<Vec<Secret>>,
@@ -141,7 +168,11 @@ impl CallSecrets for BoundSecrets {
 
     fn get(&self, name: &str) -> Result<Option<Secret>> {
         let Some(grant) = self.grants.iter().find(|grant| grant.name == name) else {
-            let message = format!("pack \"{}\" does not declare credential \"{}\"", self.pack, name.escape_debug());
+            let message = format!(
+                "pack \"{}\" does not declare credential \"{}\"",
+                self.pack,
+                name.escape_debug()
+            );
             return Err(Error::new(Code::Forbidden, message));
         };
         let secret = self.secrets.reveal(grant, &self.identity, &self.pack)?;
@@ -158,8 +189,8 @@ impl CallSecrets for BoundSecrets {
 
 /// Credentials of a handler, as a pack that it calls sees them: for redaction only.
 ///
-/// The called pack can get none of them. The revealed secrets are redacted from its output too, since the handler may
-/// have put one into the input.
+/// The called pack can get none of them. The revealed secrets are redacted from its output too,
+/// since the handler may have put one into the input.
 pub(crate) struct OuterSecrets(pub(crate) Arc<dyn CallSecrets>);
 
 impl CallSecrets for OuterSecrets {
@@ -168,7 +199,10 @@ impl CallSecrets for OuterSecrets {
     }
 
     fn get(&self, name: &str) -> Result<Option<Secret>> {
-        let message = format!("this pack does not declare credential \"{}\"", name.escape_debug());
+        let message = format!(
+            "this pack does not declare credential \"{}\"",
+            name.escape_debug()
+        );
         Err(Error::new(Code::Forbidden, message))
     }
 

@@ -27,7 +27,10 @@ pin_project! {
 
 impl<F, A> Finish<F, A> {
     pub(super) const fn new(inner: F, after: A) -> Self {
-        Self { inner, after: Some(after) }
+        Self {
+            inner,
+            after: Some(after),
+        }
     }
 }
 

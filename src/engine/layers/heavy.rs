@@ -1,9 +1,10 @@
 //! Runs long schema checks on threads of their own, outside the runtime.
 //!
-//! The author of a schema decides how much work one document is. A check whose work is more than that of the usual
-//! document ([`Effort::light`]) goes on here. It looks at the clock itself ([`Effort::full`]), so it ends with the
-//! caller's deadline, the pack's timeout, or [`MAX_CHECK`], and also when nobody waits for it any more. There are few
-//! threads, and one caller cannot take all of them.
+//! The author of a schema decides how much work one document is. A check whose work is more than
+//! that of the usual document ([`Effort::light`]) goes on here. It looks at the clock itself
+//! ([`Effort::full`]), so it ends with the caller's deadline, the pack's timeout, or [`MAX_CHECK`],
+//! and also when nobody waits for it any more. There are few threads, and one caller cannot take
+//! all of them.
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZero;
@@ -47,7 +48,11 @@ pub(super) struct Patience {
 
 impl Patience {
     pub(super) fn of(call: &Call) -> Self {
-        Self { caller: Arc::clone(&call.identity), deadline: call.deadline, cancel: call.cancel.clone() }
+        Self {
+            caller: Arc::clone(&call.identity),
+            deadline: call.deadline,
+            cancel: call.cancel.clone(),
+        }
     }
 }
 
@@ -71,7 +76,9 @@ pub(super) async fn check(
         Pool::new(cores.div_ceil(2).max(2))
     });
     let limit = Instant::now() + manifest.timeout.min(MAX_CHECK);
-    let deadline = patience.deadline.map_or(limit, |deadline| deadline.min(limit));
+    let deadline = patience
+        .deadline
+        .map_or(limit, |deadline| deadline.min(limit));
     let given_up = GivenUp::default();
     let stopped = Arc::clone(&given_up.0);
     let (sender, receiver) = oneshot::channel();
@@ -84,20 +91,33 @@ pub(super) async fn check(
             return;
         }
         // It was read before, so it is JSON.
-        let Ok(value) = json::read_exact(&text) else { return };
+        let Ok(value) = json::read_exact(&text) else {
+            return;
+        };
         let stop = || stopped.load(Ordering::Relaxed) || Instant::now() >= deadline;
         let verdict = schema.check(&value, &mut Effort::full(&stop));
         // Nobody may wait for it any more.
         let _ = sender.send((value, verdict));
     };
-    POOL.submit(patience.caller.without_session(), Work { run: Box::new(work), given_up: Arc::clone(&given_up.0) })?;
+    POOL.submit(
+        patience.caller.without_session(),
+        Work {
+            run: Box::new(work),
+            given_up: Arc::clone(&given_up.0),
+        },
+    )?;
     let cancelled = async {
         match &patience.cancel {
             Some(cancel) => cancel.cancelled().await,
             None => std::future::pending().await,
         }
     };
-    let late = || Error::new(Code::Timeout, "the check by the pack's schema did not end in time; send less at once");
+    let late = || {
+        Error::new(
+            Code::Timeout,
+            "the check by the pack's schema did not end in time; send less at once",
+        )
+    };
     tokio::select! {
         biased;
         done = receiver => match done {
@@ -126,7 +146,8 @@ struct Work {
     given_up: Arc<AtomicBool>,
 }
 
-/// Threads for checks. They start when they are needed, and end when they have had no work for a while.
+/// Threads for checks. They start when they are needed, and end when they have had no work for a
+/// while.
 struct Pool {
     /// Limit of threads.
     threads: usize,
@@ -149,7 +170,11 @@ struct State {
 
 impl Pool {
     fn new(threads: usize) -> Arc<Self> {
-        Arc::new(Self { threads, state: Mutex::default(), changed: Condvar::new() })
+        Arc::new(Self {
+            threads,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        })
     }
 
     /// Queues work of a caller.
@@ -159,9 +184,15 @@ impl Pool {
     fn submit(self: &Arc<Self>, caller: Arc<Identity>, work: Work) -> Result<()> {
         let mut state = self.state.lock();
         // What nobody waits for any more makes room.
-        state.waiting.retain(|(_, work)| !work.given_up.load(Ordering::Relaxed));
+        state
+            .waiting
+            .retain(|(_, work)| !work.given_up.load(Ordering::Relaxed));
         state.forget_turns();
-        let of_one = state.waiting.iter().filter(|(other, _)| *other == caller).count();
+        let of_one = state
+            .waiting
+            .iter()
+            .filter(|(other, _)| *other == caller)
+            .count();
         if of_one >= MAX_WAITING_OF_ONE || state.waiting.len() >= MAX_WAITING {
             let message = "too many checks of large documents by schemas wait for their turn; try again later";
             return Err(Error::new(Code::Overloaded, message));
@@ -171,7 +202,9 @@ impl Pool {
             state.started += 1;
             drop(state);
             let pool = Arc::clone(self);
-            let thread = std::thread::Builder::new().name("schema-check".to_owned()).stack_size(STACK_BYTES);
+            let thread = std::thread::Builder::new()
+                .name("schema-check".to_owned())
+                .stack_size(STACK_BYTES);
             if let Err(error) = thread.spawn(move || pool.work()) {
                 self.state.lock().started -= 1;
                 tracing::warn!(%error, "a thread for checks by schemas could not be started");
@@ -209,15 +242,19 @@ impl Pool {
 }
 
 impl State {
-    /// Takes the next work: that of the caller with the fewest running checks, of those the one whose last turn is
-    /// longest ago, and of its work what waits longest.
+    /// Takes the next work: that of the caller with the fewest running checks, of those the one
+    /// whose last turn is longest ago, and of its work what waits longest.
     ///
     /// One thread stays free of each caller, so that the next one need not wait for it.
     fn take(&mut self, threads: usize) -> Option<(Arc<Identity>, Work)> {
         let share = threads.saturating_sub(1).max(1);
         let running = |caller: &Arc<Identity>| self.running.get(caller).copied().unwrap_or(0);
         let served = |caller: &Arc<Identity>| self.served.get(caller).copied().unwrap_or(0);
-        let of_each = self.waiting.iter().enumerate().map(|(at, (caller, _))| (running(caller), served(caller), at));
+        let of_each = self
+            .waiting
+            .iter()
+            .enumerate()
+            .map(|(at, (caller, _))| (running(caller), served(caller), at));
         let (.., next) = of_each.filter(|(running, ..)| *running < share).min()?;
         let (caller, work) = self.waiting.remove(next)?;
         self.turn += 1;
@@ -227,8 +264,15 @@ impl State {
 
     /// Forgets the turns of callers with nothing to do.
     fn forget_turns(&mut self) {
-        let Self { waiting, running, served, .. } = self;
-        served.retain(|caller, _| running.contains_key(caller) || waiting.iter().any(|(other, _)| other == caller));
+        let Self {
+            waiting,
+            running,
+            served,
+            ..
+        } = self;
+        served.retain(|caller, _| {
+            running.contains_key(caller) || waiting.iter().any(|(other, _)| other == caller)
+        });
     }
 
     fn ended(&mut self, caller: &Arc<Identity>) {
@@ -251,7 +295,10 @@ mod tests {
 
     impl Work {
         fn of(work: impl FnOnce() + Send + 'static) -> Self {
-            Self { run: Box::new(work), given_up: Arc::default() }
+            Self {
+                run: Box::new(work),
+                given_up: Arc::default(),
+            }
         }
     }
 
@@ -284,10 +331,17 @@ mod tests {
             ends.push(end);
         }
         let (work, _end) = held(&begun, "greedy");
-        assert_eq!(pool.submit(caller("greedy"), work).unwrap_err().code(), Code::Overloaded);
+        assert_eq!(
+            pool.submit(caller("greedy"), work).unwrap_err().code(),
+            Code::Overloaded
+        );
         let (work, end) = held(&begun, "modest");
         pool.submit(caller("modest"), work).unwrap();
-        assert_eq!(begins.recv_timeout(LIMIT), Ok("modest"), "one thread was left");
+        assert_eq!(
+            begins.recv_timeout(LIMIT),
+            Ok("modest"),
+            "one thread was left"
+        );
         drop(end);
         // When the first ends, the next of the same caller begins; all end.
         for _ in 0..MAX_WAITING_OF_ONE {
@@ -299,7 +353,8 @@ mod tests {
     #[test]
     fn callers_take_turns() {
         let mut state = State::default();
-        let wait = |state: &mut State, user| state.waiting.push_back((caller(user), Work::of(|| {})));
+        let wait =
+            |state: &mut State, user| state.waiting.push_back((caller(user), Work::of(|| {})));
         for user in ["a", "a", "b", "a", "b"] {
             wait(&mut state, user);
         }
@@ -339,7 +394,11 @@ mod tests {
         let pool = Pool::new(1);
         let (begun, begins) = mpsc::channel();
         for _ in 0..3 {
-            pool.submit(caller("a"), Work::of(|| std::panic::resume_unwind(Box::new("a defect")))).unwrap();
+            pool.submit(
+                caller("a"),
+                Work::of(|| std::panic::resume_unwind(Box::new("a defect"))),
+            )
+            .unwrap();
         }
         let (work, _end) = held(&begun, "next");
         pool.submit(caller("b"), work).unwrap();

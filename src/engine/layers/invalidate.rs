@@ -1,10 +1,11 @@
 //! Purges the tags that a writing pack invalidates (`[memory] invalidates`).
 //!
-//! The layer exists only when gate 1 is open and the manifest names tags. A failing call purges too: an unknown outcome
-//! is treated as a write. A call refused before the handler ran (by `validate_input`) never gets here.
+//! The layer exists only when gate 1 is open and the manifest names tags. A failing call purges
+//! too: an unknown outcome is treated as a write. A call refused before the handler ran (by
+//! `validate_input`) never gets here.
 //!
-//! It purges only answers that the caller can get: its own, and those that its tenant shares. A purge of other callers'
-//! answers could slow them down.
+//! It purges only answers that the caller can get: its own, and those that its tenant shares. A
+//! purge of other callers' answers could slow them down.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -37,7 +38,10 @@ impl<S> Layer<S> for InvalidateLayer {
     type Service = Invalidate<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Invalidate { inner, layer: self.clone() }
+        Invalidate {
+            inner,
+            layer: self.clone(),
+        }
     }
 }
 
@@ -70,7 +74,9 @@ where
         let next = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, next);
         Box::pin(async move {
-            if purge.hub.config.on_store_lost == OnStoreLost::RefuseWrites && purge.hub.is_lost().await {
+            if purge.hub.config.on_store_lost == OnStoreLost::RefuseWrites
+                && purge.hub.is_lost().await
+            {
                 purge.give_up();
                 return Err(Error::new(
                     Code::Overloaded,
@@ -91,14 +97,23 @@ where
 
 fn tags(manifest: &Manifest, call: &Call) -> Vec<String> {
     // As for the tags of an answer: one spelling of each number.
-    let respelled = std::str::from_utf8(&call.input).ok().and_then(|text| canonical_for_handler(text).ok());
-    let value = respelled.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or(serde_json::Value::Null);
-    let templates = manifest.memory.as_ref().map(|memory| memory.invalidates.as_slice()).unwrap_or_default();
+    let respelled = std::str::from_utf8(&call.input)
+        .ok()
+        .and_then(|text| canonical_for_handler(text).ok());
+    let value = respelled
+        .and_then(|text| serde_json::from_slice(&text).ok())
+        .unwrap_or(serde_json::Value::Null);
+    let templates = manifest
+        .memory
+        .as_ref()
+        .map(|memory| memory.invalidates.as_slice())
+        .unwrap_or_default();
     templates
         .iter()
         .flat_map(|tag| match tag.fill(&value) {
             Some(filled) => vec![filled.text],
-            // The written value is unknown: all answers of the family, or with any tag, may be out of date.
+            // The written value is unknown: all answers of the family, or with any tag, may be out
+            // of date.
             None => match family(&tag.beginning().to_lowercase()) {
                 Some(family) => vec![family, WIDE.to_owned()],
                 None => vec![ANY.to_owned()],
@@ -125,7 +140,14 @@ impl Purge {
     async fn now(mut self) -> bool {
         let mut pending = false;
         while let Some(tag) = self.tags.pop() {
-            pending |= self.hub.purge(Selector::Outdated { tag, whose: self.whose.clone() }).await.pending;
+            pending |= self
+                .hub
+                .purge(Selector::Outdated {
+                    tag,
+                    whose: self.whose.clone(),
+                })
+                .await
+                .pending;
         }
         pending
     }
@@ -133,14 +155,22 @@ impl Purge {
 
 impl Drop for Purge {
     fn drop(&mut self) {
-        let (hub, whose, tags) = (Arc::clone(&self.hub), self.whose.clone(), std::mem::take(&mut self.tags));
+        let (hub, whose, tags) = (
+            Arc::clone(&self.hub),
+            self.whose.clone(),
+            std::mem::take(&mut self.tags),
+        );
         if tags.is_empty() {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 for tag in tags {
-                    hub.purge(Selector::Outdated { tag, whose: whose.clone() }).await;
+                    hub.purge(Selector::Outdated {
+                        tag,
+                        whose: whose.clone(),
+                    })
+                    .await;
                 }
             });
         }

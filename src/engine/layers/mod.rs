@@ -18,7 +18,8 @@ use std::future::{Ready, ready};
 use futures_util::future::Either;
 use helmdeck_core::{Call, Outcome, Result};
 
-/// A layer that can answer some calls at once: without a copy of the stack and without the future of what is inside.
+/// A layer that can answer some calls at once: without a copy of the stack and without the future
+/// of what is inside.
 pub(crate) trait AnswerNow {
     /// Returns the result of a call, `None` if the call has to go through the stack.
     ///

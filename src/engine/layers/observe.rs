@@ -17,8 +17,8 @@ use crate::metrics::PackMetrics;
 
 /// Observer of one pack.
 ///
-/// It is shared as one value, because each call clones the stack: a reference count that two cores change at once costs
-/// more than all that is counted here.
+/// It is shared as one value, because each call clones the stack: a reference count that two cores
+/// change at once costs more than all that is counted here.
 pub(crate) struct Observer {
     pub(crate) metrics: PackMetrics,
     /// `None` with gate 1 shut, or when the manifest says `no_audit`.
@@ -34,7 +34,10 @@ impl<S> Layer<S> for ObserveLayer {
     type Service = Observe<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Observe { inner, observer: Arc::clone(&self.0) }
+        Observe {
+            inner,
+            observer: Arc::clone(&self.0),
+        }
     }
 }
 
@@ -56,9 +59,18 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Obse
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         let audited = self.observer.audited(&call);
-        let span = call.correlation.begin_span(|| format!("pack {}", call.pack).into(), SpanKind::Internal);
-        let pending = Pending { started: self.observer.clock.monotonic(), audited, span };
-        Finish::new(self.inner.call(call), Note(Some((Arc::clone(&self.observer), pending))))
+        let span = call
+            .correlation
+            .begin_span(|| format!("pack {}", call.pack).into(), SpanKind::Internal);
+        let pending = Pending {
+            started: self.observer.clock.monotonic(),
+            audited,
+            span,
+        };
+        Finish::new(
+            self.inner.call(call),
+            Note(Some((Arc::clone(&self.observer), pending))),
+        )
     }
 }
 
@@ -70,7 +82,11 @@ impl<S: AnswerNow> AnswerNow for Observe<S> {
         }
         let started = self.observer.clock.monotonic();
         let result = self.inner.answer_now(call)?;
-        let pending = Pending { started, audited: self.observer.audited(call), span: None };
+        let pending = Pending {
+            started,
+            audited: self.observer.audited(call),
+            span: None,
+        };
         Some(self.observer.write_down(pending, result))
     }
 }
@@ -90,11 +106,21 @@ type Audited = (Arc<Identity>, Option<RequestId>);
 
 impl Observer {
     fn audited(&self, call: &Call) -> Option<Audited> {
-        self.audit.is_some().then(|| (Arc::clone(&call.identity), call.correlation.request_id.clone()))
+        self.audit.is_some().then(|| {
+            (
+                Arc::clone(&call.identity),
+                call.correlation.request_id.clone(),
+            )
+        })
     }
 
     fn write_down(&self, pending: Pending, mut result: Result<Outcome>) -> Result<Outcome> {
-        let Self { metrics, audit, clock, .. } = self;
+        let Self {
+            metrics,
+            audit,
+            clock,
+            ..
+        } = self;
         let duration = clock.monotonic().saturating_sub(pending.started);
         if let Ok(outcome) = &mut result {
             outcome.duration = duration;
@@ -126,7 +152,10 @@ impl After for Note {
 impl Drop for Note {
     fn drop(&mut self) {
         if let Some((observer, pending)) = self.0.take() {
-            let _ = observer.write_down(pending, Err(Error::new(Code::Cancelled, "the caller went away")));
+            let _ = observer.write_down(
+                pending,
+                Err(Error::new(Code::Cancelled, "the caller went away")),
+            );
         }
     }
 }
@@ -147,9 +176,14 @@ fn describe(mut span: Span, metrics: &PackMetrics, result: &Result<Outcome>) {
 
 /// Failures are logged once, here. Mistakes of callers are not logged for the operator.
 fn report(pack: &helmdeck_core::PackName, error: &Error, duration: Duration) {
-    let (code, millis) = (error.code().as_str(), u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
+    let (code, millis) = (
+        error.code().as_str(),
+        u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+    );
     match error.code().fault() {
-        Fault::Caller => tracing::debug!(pack.name = %pack, code, duration_ms = millis, "call refused"),
+        Fault::Caller => {
+            tracing::debug!(pack.name = %pack, code, duration_ms = millis, "call refused")
+        }
         Fault::Pack | Fault::Host => {
             tracing::warn!(pack.name = %pack, code, duration_ms = millis, cause = error.cause(), "call failed: {}", error.message());
         }

@@ -1,7 +1,7 @@
 //! Answers a repeat of the exact same bytes from the hot tier, before anything is parsed.
 //!
-//! The layer is outside `validate_input` and exists only together with `cache`, which stores what it finds. A purge, an
-//! expiry, a changed grant or credential, or a replaced pack drops it.
+//! The layer is outside `validate_input` and exists only together with `cache`, which stores what
+//! it finds. A purge, an expiry, a changed grant or credential, or a replaced pack drops it.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -24,7 +24,10 @@ impl<S> Layer<S> for RecallLayer {
     type Service = Recall<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Recall { inner, cache: Arc::clone(&self.0) }
+        Recall {
+            inner,
+            cache: Arc::clone(&self.0),
+        }
     }
 }
 
@@ -46,7 +49,11 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Reca
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         // It was looked for before, if the bytes are noted.
-        let recalled = if call.stage.raw.is_none() { self.answer_now(&mut call) } else { None };
+        let recalled = if call.stage.raw.is_none() {
+            self.answer_now(&mut call)
+        } else {
+            None
+        };
         match recalled {
             Some(result) => answer(result),
             None => Either::Right(self.inner.call(call)),
@@ -56,11 +63,15 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Reca
 
 impl<S> AnswerNow for Recall<S> {
     fn answer_now(&self, call: &mut Call) -> Option<Result<Outcome>> {
-        // Before the look-up, so that nothing found is remembered for grants that are newer than it.
+        // Before the look-up, so that nothing found is remembered for grants that are newer than
+        // it.
         let secrets = self.cache.grants_generation();
         let recalled = recall(&self.cache, call, secrets);
         if recalled.is_none() {
-            call.stage.raw = Some(Raw { input: call.input.clone(), secrets });
+            call.stage.raw = Some(Raw {
+                input: call.input.clone(),
+                secrets,
+            });
         }
         recalled
     }
@@ -68,7 +79,8 @@ impl<S> AnswerNow for Recall<S> {
 
 fn recall(cache: &PackCache, call: &Call, secrets: u64) -> Option<Result<Outcome>> {
     // A calling pack must record the grants too, and they are not resolved here.
-    let is_asked_for_grants = call.stage.called_by.is_some() && !cache.manifest.credentials.is_empty();
+    let is_asked_for_grants =
+        call.stage.called_by.is_some() && !cache.manifest.credentials.is_empty();
     // The files of a program are checked by `cache`, off the runtime.
     if cache.program.is_some()
         || call.directive != Directive::Default
@@ -78,7 +90,10 @@ fn recall(cache: &PackCache, call: &Call, secrets: u64) -> Option<Result<Outcome
     {
         return None;
     }
-    let found = cache.hub.hot.recall(&cache.alias(call, &call.input, secrets)?)?;
+    let found = cache
+        .hub
+        .hot
+        .recall(&cache.alias(call, &call.input, secrets)?)?;
     let now = cache.hub.clock.now();
     if cache.hub.was_suspended() {
         return None;
@@ -91,6 +106,9 @@ fn recall(cache: &PackCache, call: &Call, secrets: u64) -> Option<Result<Outcome
         return None;
     }
     cache.counters.answered(CacheStatus::Hit);
-    cache.counters.saved(Saved { time: found.cost(), upstream_calls: found.upstream_calls });
+    cache.counters.saved(Saved {
+        time: found.cost(),
+        upstream_calls: found.upstream_calls,
+    });
     Some(found.outcome(CacheStatus::Hit, now, cache.bounds(&found).0))
 }

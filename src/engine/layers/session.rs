@@ -1,7 +1,8 @@
 //! Gives a pack the session that its manifest asks for.
 //!
-//! It is the one that the caller pinned, or a new one. A new one ends with the call, unless the manifest preserves it
-//! and the call succeeds. However the call ends, a session that is not kept ends too.
+//! It is the one that the caller pinned, or a new one. A new one ends with the call, unless the
+//! manifest preserves it and the call succeeds. However the call ends, a session that is not kept
+//! ends too.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -31,7 +32,10 @@ impl<S> Layer<S> for SessionLayer {
     type Service = SessionService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        SessionService { inner, asks: Arc::clone(&self.0) }
+        SessionService {
+            inner,
+            asks: Arc::clone(&self.0),
+        }
     }
 }
 
@@ -80,7 +84,8 @@ where
     };
     // An anonymous caller cannot prove that a session is its own.
     if asks.spec.preserve && !anonymous {
-        used.keep(asks.clock.now().saturating_add(asks.spec.timeout)).await?;
+        used.keep(asks.clock.now().saturating_add(asks.spec.timeout))
+            .await?;
     }
     used.finish().await;
     outcome.session_id = used.kept().then(|| Arc::from(used.id()));
@@ -93,21 +98,28 @@ impl Asks {
             if self.spec.optional && call.stage.pinned_session.is_none() {
                 return Ok(None);
             }
-            let message =
-                format!("pack \"{}\" needs a session, and this server has no session runtime", self.manifest.name);
+            let message = format!(
+                "pack \"{}\" needs a session, and this server has no session runtime",
+                self.manifest.name
+            );
             return Err(Error::new(Code::SessionUnavailable, message));
         };
         let pinned = &call.stage.pinned_session;
         // A pinned session has no more network than a fresh one.
         if self.spec.network && (pinned.is_some() || !self.spec.optional) {
-            let message =
-                format!("pack \"{}\" asks for a session with network, and sessions have none here", self.manifest.name);
+            let message = format!(
+                "pack \"{}\" asks for a session with network, and sessions have none here",
+                self.manifest.name
+            );
             return Err(Error::new(Code::SessionUnavailable, message));
         }
         match pinned {
             Some(id) => sessions.of(&call.identity, id).await.map(Some),
             None if self.spec.optional => Ok(None),
-            None => sessions.create(&self.spec, &call.identity, &self.manifest.name).await.map(Some),
+            None => sessions
+                .create(&self.spec, &call.identity, &self.manifest.name)
+                .await
+                .map(Some),
         }
     }
 }

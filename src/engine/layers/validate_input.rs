@@ -1,8 +1,9 @@
 //! Refuses input that does not match the pack's schema, and fills in the schema's defaults.
 //!
-//! The input is parsed here for the first time. The caller's values are passed on digit for digit; the engine's own
-//! field (`_session_id`) is removed before the schema check. This is the same with gates open or shut. A check that is not
-//! done after the work of the usual one starts again on a thread of its own (`heavy.rs`).
+//! The input is parsed here for the first time. The caller's values are passed on digit for digit;
+//! the engine's own field (`_session_id`) is removed before the schema check. This is the same with
+//! gates open or shut. A check that is not done after the work of the usual one starts again on a
+//! thread of its own (`heavy.rs`).
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -37,11 +38,16 @@ impl ValidateInputLayer {
     /// `memory` says whether gate 1 is open: only then do tags need the input parsed further in.
     pub(crate) fn new(manifest: Arc<Manifest>, memory: bool) -> Self {
         let spec = manifest.memory.as_ref().filter(|_| memory);
-        let tags =
-            spec.is_some_and(|m| !m.invalidates.is_empty() || m.cache.as_ref().is_some_and(|c| !c.tags.is_empty()));
+        let tags = spec.is_some_and(|m| {
+            !m.invalidates.is_empty() || m.cache.as_ref().is_some_and(|c| !c.tags.is_empty())
+        });
         let keep_value = tags || !manifest.credentials.is_empty();
         let canonical = !memory && manifest.cache().is_some();
-        Self { manifest, keep_value, canonical }
+        Self {
+            manifest,
+            keep_value,
+            canonical,
+        }
     }
 }
 
@@ -49,7 +55,10 @@ impl<S> Layer<S> for ValidateInputLayer {
     type Service = ValidateInput<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        ValidateInput { inner, layer: self.clone() }
+        ValidateInput {
+            inner,
+            layer: self.clone(),
+        }
     }
 }
 
@@ -80,7 +89,12 @@ where
             Ok(value) => value,
             Err(error) => return Either::Left(answer(Err(error))),
         };
-        match self.layer.manifest.input.check(&value, &mut Effort::light()) {
+        match self
+            .layer
+            .manifest
+            .input
+            .check(&value, &mut Effort::light())
+        {
             Ok(checked) => Either::Left(match keep(&self.layer, &mut call, value, checked) {
                 Ok(()) => Either::Right(self.inner.call(call)),
                 Err(error) => answer(Err(error)),
@@ -120,15 +134,27 @@ async fn check_off(layer: &ValidateInputLayer, call: &mut Call) -> Result<()> {
     keep(layer, call, value, checked)
 }
 
-fn keep(layer: &ValidateInputLayer, call: &mut Call, value: Value, checked: Result<(), Vec<Violation>>) -> Result<()> {
+fn keep(
+    layer: &ValidateInputLayer,
+    call: &mut Call,
+    value: Value,
+    checked: Result<(), Vec<Violation>>,
+) -> Result<()> {
     checked.map_err(|violations| {
-        Error::new(Code::InvalidInput, format!("the input does not fit the schema of pack \"{}\"", layer.manifest.name))
-            .with_violations(violations)
+        Error::new(
+            Code::InvalidInput,
+            format!(
+                "the input does not fit the schema of pack \"{}\"",
+                layer.manifest.name
+            ),
+        )
+        .with_violations(violations)
     })?;
     if layer.keep_value {
         call.stage.value = Some(Arc::new(value));
     }
-    // The gate of the operator changes nothing that a handler can see. What has no canonical form stays as it is.
+    // The gate of the operator changes nothing that a handler can see. What has no canonical form
+    // stays as it is.
     if layer.canonical
         && let Ok(input) = canonical_input(call)
     {
@@ -140,7 +166,11 @@ fn keep(layer: &ValidateInputLayer, call: &mut Call, value: Value, checked: Resu
 /// Parses the input, removes the engine's own field and fills in defaults.
 fn prepare(layer: &ValidateInputLayer, call: &mut Call) -> Result<Value> {
     let malformed = |error: serde_json::Error| {
-        let place = format!("the input is not acceptable JSON (line {}, column {})", error.line(), error.column());
+        let place = format!(
+            "the input is not acceptable JSON (line {}, column {})",
+            error.line(),
+            error.column()
+        );
         Error::new(Code::InvalidInput, place).with_source(error)
     };
     if call.input.trim_ascii().is_empty() {
@@ -150,17 +180,24 @@ fn prepare(layer: &ValidateInputLayer, call: &mut Call) -> Result<Value> {
     let text = std::str::from_utf8(&call.input).unwrap_or_default();
 
     let mut rest: Option<String> = None;
-    if let Some(session) = value.as_object_mut().and_then(|object| object.remove(SESSION_FIELD)) {
-        let session = session.as_str().ok_or_else(|| Error::new(Code::InvalidInput, "_session_id must be text"))?;
+    if let Some(session) = value
+        .as_object_mut()
+        .and_then(|object| object.remove(SESSION_FIELD))
+    {
+        let session = session
+            .as_str()
+            .ok_or_else(|| Error::new(Code::InvalidInput, "_session_id must be text"))?;
         // It becomes part of a namespace, as the sessions of identities do.
-        identity::check(SESSION_FIELD, session).map_err(|message| Error::new(Code::InvalidInput, message))?;
+        identity::check(SESSION_FIELD, session)
+            .map_err(|message| Error::new(Code::InvalidInput, message))?;
         call.stage.pinned_session = Some(Arc::from(session));
         rest = schema::take_member(text, SESSION_FIELD).map(|(_, rest)| rest);
     }
     let schema = &layer.manifest.input;
     let text = rest.as_deref().unwrap_or(text);
-    let filled =
-        schema.fill(text).map_err(|error| Error::new(Code::TooLarge, format!("the input is too large: {error}")))?;
+    let filled = schema
+        .fill(text)
+        .map_err(|error| Error::new(Code::TooLarge, format!("the input is too large: {error}")))?;
     if let Cow::Owned(filled) = filled {
         value = json::read_exact(filled.as_bytes()).map_err(malformed)?;
         call.input = filled.into_bytes().into();

@@ -1,7 +1,7 @@
 //! Refuses output that does not match the pack's schema, before it is returned or stored.
 //!
-//! Answers of handlers outside this binary are parsed strictly too: at most 128 levels, and no duplicate key in an
-//! object.
+//! Answers of handlers outside this binary are parsed strictly too: at most 128 levels, and no
+//! duplicate key in an object.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,7 +25,10 @@ impl<S> Layer<S> for ValidateOutputLayer {
     type Service = ValidateOutput<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        ValidateOutput { inner, manifest: Arc::clone(&self.0) }
+        ValidateOutput {
+            inner,
+            manifest: Arc::clone(&self.0),
+        }
     }
 }
 
@@ -48,7 +51,11 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Vali
     fn call(&mut self, call: Call) -> Self::Future {
         let patience = Patience::of(&call);
         let (inner, manifest) = (self.inner.call(call), Arc::clone(&self.manifest));
-        Checking { inner, check: Some((manifest, patience)), heavy: None }
+        Checking {
+            inner,
+            check: Some((manifest, patience)),
+            heavy: None,
+        }
     }
 }
 
@@ -74,7 +81,9 @@ impl<F: Future<Output = Result<Outcome>>> Future for Checking<F> {
         }
         let result = ready!(this.inner.poll(cx));
         let outcome = result?;
-        let Some((manifest, patience)) = this.check.take() else { return Poll::Ready(Ok(outcome)) };
+        let Some((manifest, patience)) = this.check.take() else {
+            return Poll::Ready(Ok(outcome));
+        };
         let bytes = outcome.output.bytes();
         // A confirmed answer was checked when it was new, under the same contract.
         if outcome.remark.not_modified {
@@ -87,7 +96,11 @@ impl<F: Future<Output = Result<Outcome>>> Future for Checking<F> {
             }
             return Poll::Ready(Ok(outcome));
         }
-        let value = if ours { serde_json::from_slice(bytes) } else { json::read_exact(bytes) };
+        let value = if ours {
+            serde_json::from_slice(bytes)
+        } else {
+            json::read_exact(bytes)
+        };
         let value = match value {
             Ok(value) => value,
             Err(error) if ours => return Poll::Ready(Err(invalid(&manifest).with_source(error))),
@@ -98,14 +111,19 @@ impl<F: Future<Output = Result<Outcome>>> Future for Checking<F> {
         }
         let heavy = this.heavy.insert(Box::pin(async move {
             let text = outcome.output.bytes().clone();
-            let (_, checked) = heavy::check(Arc::clone(&manifest), Side::Output, text, patience).await?;
+            let (_, checked) =
+                heavy::check(Arc::clone(&manifest), Side::Output, text, patience).await?;
             fits(&manifest, outcome, checked)
         }));
         heavy.as_mut().poll(cx)
     }
 }
 
-fn fits(manifest: &Manifest, outcome: Outcome, checked: Result<(), Vec<Violation>>) -> Result<Outcome> {
+fn fits(
+    manifest: &Manifest,
+    outcome: Outcome,
+    checked: Result<(), Vec<Violation>>,
+) -> Result<Outcome> {
     match checked {
         Ok(()) => Ok(outcome),
         Err(violations) => Err(invalid(manifest).with_violations(violations)),
@@ -113,7 +131,13 @@ fn fits(manifest: &Manifest, outcome: Outcome, checked: Result<(), Vec<Violation
 }
 
 fn invalid(manifest: &Manifest) -> Error {
-    Error::new(Code::InvalidOutput, format!("the output of pack \"{}\" does not fit its schema", manifest.name))
+    Error::new(
+        Code::InvalidOutput,
+        format!(
+            "the output of pack \"{}\" does not fit its schema",
+            manifest.name
+        ),
+    )
 }
 
 fn not_strict(manifest: &Manifest, error: serde_json::Error) -> Error {

@@ -1,5 +1,5 @@
-//! `single_flight = "cluster"`: one run per key across engines on one store, and never an error or an
-//! endless wait for it.
+//! `single_flight = "cluster"`: one run per key across engines on one store, and never an error or
+//! an endless wait for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,8 @@ use helmdeck_core::{Builtin, CacheStatus, Code, Error, Json, Outcome, Reply};
 use helmdeck_engine::{CacheConfig, Config, Engine, Memory};
 use helmdeck_memory::Store;
 use helmdeck_testkit::{
-    Counted, Fault, FaultyStore, ManualClock, ReplicaStore, call, function, keyring, manifest, patient, sealed_memory,
+    Counted, Fault, FaultyStore, ManualClock, ReplicaStore, call, function, keyring, manifest,
+    patient, sealed_memory,
 };
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -52,7 +53,11 @@ impl Pair {
             &format!("timeout = \"60s\"\n[memory]\ncache = true\nttl = \"60s\"\n{memory}"),
         );
         let packs: [(Builtin, Counted); 2] = [(); 2].map(|()| {
-            let (permits, started, runs) = (Arc::clone(&permits), Arc::clone(&started), Arc::clone(&runs));
+            let (permits, started, runs) = (
+                Arc::clone(&permits),
+                Arc::clone(&started),
+                Arc::clone(&runs),
+            );
             function(&text, move |_, _| {
                 let (permits, started) = (Arc::clone(&permits), Arc::clone(&started));
                 let n = runs.fetch_add(1, Ordering::SeqCst) + 1;
@@ -67,14 +72,33 @@ impl Pair {
         let mut stores_left = stores.iter().cloned();
         let engines = packs.map(|(pack, _)| {
             let store = stores_left.next().unwrap();
-            Engine::builder(Config { cache: cache.clone(), ..Config::default() })
-                .builtins(vec![pack])
-                .memory(Memory { store, keyring: Arc::new(keyring()), system: None })
-                .clock(Arc::clone(&clock) as _)
-                .build()
+            Engine::builder(Config {
+                cache: cache.clone(),
+                ..Config::default()
+            })
+            .builtins(vec![pack])
+            .memory(Memory {
+                store,
+                keyring: Arc::new(keyring()),
+                system: None,
+            })
+            .clock(Arc::clone(&clock) as _)
+            .build()
         });
-        assert!(engines[0].refused().is_empty(), "{:?}", engines[0].refused());
-        Self { engines, stores, faulty, counted, clock, permits, started }
+        assert!(
+            engines[0].refused().is_empty(),
+            "{:?}",
+            engines[0].refused()
+        );
+        Self {
+            engines,
+            stores,
+            faulty,
+            counted,
+            clock,
+            permits,
+            started,
+        }
     }
 
     fn call(&self, engine: usize) -> JoinHandle<helmdeck_core::Result<Outcome>> {
@@ -86,7 +110,8 @@ impl Pair {
         self.started.acquire().await.unwrap().forget();
     }
 
-    /// Waits until this engine is a waiter: another has the lock, as the store has reported at least once.
+    /// Waits until this engine is a waiter: another has the lock, as the store has reported at
+    /// least once.
     async fn waits(&self, engine: usize) {
         while self.stores[engine].locks() < 2 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -99,7 +124,10 @@ impl Pair {
 
     fn metric(&self, engine: usize, outcome: &str) -> bool {
         let line = format!("helmdeck_cluster_waits_total{{outcome=\"{outcome}\"}} 1");
-        self.engines[engine].metrics().lines().any(|of_metrics| of_metrics == line)
+        self.engines[engine]
+            .metrics()
+            .lines()
+            .any(|of_metrics| of_metrics == line)
     }
 
     /// Starts a run on the first engine and a call on the second that waits for it.
@@ -130,7 +158,13 @@ async fn identical_misses_on_two_engines_run_once() {
         for call in calls {
             let (status, output) = ok(call).await;
             assert_eq!(output, format!("{{\"n\":{round}}}"));
-            assert!(matches!(status, CacheStatus::Miss | CacheStatus::Coalesced | CacheStatus::Hit), "{status:?}");
+            assert!(
+                matches!(
+                    status,
+                    CacheStatus::Miss | CacheStatus::Coalesced | CacheStatus::Hit
+                ),
+                "{status:?}"
+            );
             misses += usize::from(status == CacheStatus::Miss);
         }
         assert_eq!((pair.runs(), misses), (round, 1));
@@ -150,7 +184,10 @@ async fn default_is_one_run_per_engine_without_lock() {
         ok(call).await;
     }
     assert!(pair.runs() <= 2, "{}", pair.runs());
-    assert_eq!(pair.stores.iter().map(|store| store.locks()).sum::<usize>(), 0);
+    assert_eq!(
+        pair.stores.iter().map(|store| store.locks()).sum::<usize>(),
+        0
+    );
 }
 
 #[tokio::test]
@@ -184,7 +221,10 @@ async fn failed_or_unstored_run_lets_next_engine_run() {
         let [first, second] = pair.one_runs_and_one_waits().await;
         pair.permits.add_permits(2);
         assert_eq!(first.await.unwrap().is_ok(), works);
-        assert_eq!(ok(second).await, (CacheStatus::Miss, "{\"n\":2}".to_owned()));
+        assert_eq!(
+            ok(second).await,
+            (CacheStatus::Miss, "{\"n\":2}".to_owned())
+        );
         assert!(pair.metric(1, "ran"));
     }
 }
@@ -196,7 +236,10 @@ async fn abandoned_run_lets_next_engine_run() {
     first.abort();
     pair.begun().await;
     pair.permits.add_permits(1);
-    assert_eq!(ok(second).await, (CacheStatus::Miss, "{\"n\":2}".to_owned()));
+    assert_eq!(
+        ok(second).await,
+        (CacheStatus::Miss, "{\"n\":2}".to_owned())
+    );
 }
 
 #[tokio::test]
@@ -207,13 +250,19 @@ async fn expired_lock_lets_both_engines_run() {
     pair.clock.advance(Duration::from_secs(71));
     pair.begun().await;
     pair.permits.add_permits(2);
-    assert_eq!((ok(first).await.0, ok(second).await.0, pair.runs()), (CacheStatus::Miss, CacheStatus::Miss, 2));
+    assert_eq!(
+        (ok(first).await.0, ok(second).await.0, pair.runs()),
+        (CacheStatus::Miss, CacheStatus::Miss, 2)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn when_the_wait_is_over_the_handler_runs() {
     // Long enough for one report that another process has the lock.
-    let cache = CacheConfig { cluster_wait: Duration::from_secs(2), ..patient().cache };
+    let cache = CacheConfig {
+        cluster_wait: Duration::from_secs(2),
+        ..patient().cache
+    };
     let pair = Pair::with(CLUSTER, answer, cache).await;
     let started = tokio::time::Instant::now();
     let [first, second] = pair.one_runs_and_one_waits().await;
@@ -221,28 +270,41 @@ async fn when_the_wait_is_over_the_handler_runs() {
     let waited = started.elapsed().as_millis();
     assert!((2_000..2_010).contains(&waited), "{waited} ms");
     pair.permits.add_permits(2);
-    assert_eq!((ok(first).await.0, ok(second).await.0, pair.runs()), (CacheStatus::Miss, CacheStatus::Miss, 2));
+    assert_eq!(
+        (ok(first).await.0, ok(second).await.0, pair.runs()),
+        (CacheStatus::Miss, CacheStatus::Miss, 2)
+    );
     assert!(pair.metric(1, "late"));
 }
 
 #[tokio::test]
 async fn store_trouble_runs_handler_without_lock() {
     for fault in [Fault::Writes, Fault::Stall] {
-        let cache =
-            CacheConfig { read_budget: Duration::from_millis(20), breaker_failures: 3, ..CacheConfig::default() };
+        let cache = CacheConfig {
+            read_budget: Duration::from_millis(20),
+            breaker_failures: 3,
+            ..CacheConfig::default()
+        };
         let pair = Pair::with(CLUSTER, answer, cache).await;
         pair.faulty.set(fault);
         for n in 1..=6 {
             pair.permits.add_permits(1);
-            assert_eq!(ok(pair.call(0)).await, (CacheStatus::Miss, format!("{{\"n\":{n}}}")), "{fault:?}");
+            assert_eq!(
+                ok(pair.call(0)).await,
+                (CacheStatus::Miss, format!("{{\"n\":{n}}}")),
+                "{fault:?}"
+            );
             pair.clock.advance(Duration::from_secs(61));
         }
         let failed = "helmdeck_cluster_waits_total{outcome=\"failed\"} ";
         assert!(pair.engines[0].metrics().contains(failed), "{fault:?}");
     }
     // While the breaker is open, no lock is requested from the store either.
-    let cache =
-        CacheConfig { breaker_failures: 1, breaker_open_for: Duration::from_secs(3600), ..CacheConfig::default() };
+    let cache = CacheConfig {
+        breaker_failures: 1,
+        breaker_open_for: Duration::from_secs(3600),
+        ..CacheConfig::default()
+    };
     let pair = Pair::with(CLUSTER, answer, cache).await;
     pair.faulty.set(Fault::Writes);
     for _ in 0..3 {
@@ -255,7 +317,11 @@ async fn store_trouble_runs_handler_without_lock() {
 
 #[tokio::test]
 async fn background_revalidation_runs_once_over_engines() {
-    let pair = Pair::new("single_flight = \"cluster\"\nstale_while_revalidate = \"1h\"", answer).await;
+    let pair = Pair::new(
+        "single_flight = \"cluster\"\nstale_while_revalidate = \"1h\"",
+        answer,
+    )
+    .await;
     pair.permits.add_permits(1);
     ok(pair.call(0)).await;
     pair.begun().await;
@@ -273,7 +339,9 @@ async fn background_revalidation_runs_once_over_engines() {
     for engine in 0..2 {
         loop {
             match ok(pair.call(engine)).await {
-                (CacheStatus::Hit | CacheStatus::Coalesced, output) => break assert_eq!(output, "{\"n\":2}"),
+                (CacheStatus::Hit | CacheStatus::Coalesced, output) => {
+                    break assert_eq!(output, "{\"n\":2}");
+                }
                 (CacheStatus::Stale, _) => tokio::time::sleep(Duration::from_millis(1)).await,
                 other => panic!("{other:?}"),
             }

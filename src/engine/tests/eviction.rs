@@ -18,18 +18,43 @@ use crate::support::{echo, status};
 #[tokio::test(start_paused = true)]
 async fn answer_read_in_memory_stays_in_store() {
     let clock = Arc::new(ManualClock::default());
-    let kinds = BTreeMap::from([(Kind::Cache, KindLimits { rows: Some(3), ..KindLimits::default() })]);
-    let limits = Limits { kinds, ..Limits::default() };
-    let config = helmdeck_memory::Config { limits, ..helmdeck_memory::Config::default() };
+    let kinds = BTreeMap::from([(
+        Kind::Cache,
+        KindLimits {
+            rows: Some(3),
+            ..KindLimits::default()
+        },
+    )]);
+    let limits = Limits {
+        kinds,
+        ..Limits::default()
+    };
+    let config = helmdeck_memory::Config {
+        limits,
+        ..helmdeck_memory::Config::default()
+    };
     let store: Arc<dyn Store> =
-        helmdeck_memory::open("memory:", keyring(), config, Arc::clone(&clock) as _).await.unwrap();
+        helmdeck_memory::open("memory:", keyring(), config, Arc::clone(&clock) as _)
+            .await
+            .unwrap();
     let engine = || {
-        let memory = Memory { store: Arc::clone(&store), keyring: Arc::new(keyring()), system: None };
-        Engine::builder(patient()).builtins(vec![echo("").0]).memory(memory).clock(Arc::clone(&clock) as _).build()
+        let memory = Memory {
+            store: Arc::clone(&store),
+            keyring: Arc::new(keyring()),
+            system: None,
+        };
+        Engine::builder(patient())
+            .builtins(vec![echo("").0])
+            .memory(memory)
+            .clock(Arc::clone(&clock) as _)
+            .build()
     };
     let ask = async |engine: &Engine, n: u32| {
         clock.advance(Duration::from_micros(1));
-        let outcome = engine.call(call("t.echo", &format!("{{\"n\":{n}}}"))).await.unwrap();
+        let outcome = engine
+            .call(call("t.echo", &format!("{{\"n\":{n}}}")))
+            .await
+            .unwrap();
         engine.memory().unwrap().flush().await;
         status(&outcome)
     };
@@ -42,7 +67,11 @@ async fn answer_read_in_memory_stays_in_store() {
     tokio::time::sleep(CacheConfig::default().counters_interval * 2).await;
     assert_eq!(ask(&first, 3).await, CacheStatus::Miss);
     let cold = engine();
-    assert_eq!(ask(&cold, 0).await, CacheStatus::Hit, "the oldest, but it was read");
+    assert_eq!(
+        ask(&cold, 0).await,
+        CacheStatus::Hit,
+        "the oldest, but it was read"
+    );
     assert_eq!(ask(&cold, 1).await, CacheStatus::Miss);
 }
 
@@ -96,40 +125,64 @@ async fn dropped_answers_are_logged_once_a_minute() {
         write_budget: Duration::from_secs(36_000),
         ..CacheConfig::default()
     };
-    let memory = Memory { store: Arc::clone(&store) as _, keyring: Arc::new(keyring()), system: None };
-    let engine = Engine::builder(Config { cache, ..Config::default() })
-        .builtins(vec![echo("").0])
-        .memory(memory)
-        .clock(Arc::clone(&clock) as _)
-        .build();
+    let memory = Memory {
+        store: Arc::clone(&store) as _,
+        keyring: Arc::new(keyring()),
+        system: None,
+    };
+    let engine = Engine::builder(Config {
+        cache,
+        ..Config::default()
+    })
+    .builtins(vec![echo("").0])
+    .memory(memory)
+    .clock(Arc::clone(&clock) as _)
+    .build();
     let mut n = 0;
     let mut miss = async |count: u32| {
         for _ in 0..count {
             n += 1;
-            engine.call(call("t.echo", &format!("{{\"n\":{n}}}"))).await.unwrap();
+            engine
+                .call(call("t.echo", &format!("{{\"n\":{n}}}")))
+                .await
+                .unwrap();
         }
         tokio::time::sleep(CacheConfig::default().counters_interval * 2).await;
     };
     let logged = || {
         let lines = warnings.0.lock().unwrap();
-        lines.iter().filter(|line| line.contains("the cheapest ones are dropped")).cloned().collect::<Vec<_>>()
+        lines
+            .iter()
+            .filter(|line| line.contains("the cheapest ones are dropped"))
+            .cloned()
+            .collect::<Vec<_>>()
     };
     let dropped = || {
         let metrics = engine.metrics();
-        let of = metrics.lines().find_map(|line| line.strip_prefix("helmdeck_cache_writes_dropped_total "));
+        let of = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("helmdeck_cache_writes_dropped_total "));
         of.unwrap().parse::<u64>().unwrap()
     };
     miss(3).await;
     assert!(logged().is_empty(), "{:?}", logged());
     miss(20).await;
     let first = dropped();
-    assert!(first > 0 && logged().len() == 1 && logged()[0].contains(&format!("dropped={first} ")), "{:?}", logged());
+    assert!(
+        first > 0 && logged().len() == 1 && logged()[0].contains(&format!("dropped={first} ")),
+        "{:?}",
+        logged()
+    );
     miss(20).await;
     assert_eq!(logged().len(), 1);
     let more = dropped() - first;
     clock.advance(Duration::from_secs(60));
     miss(0).await;
-    assert!(more > 0 && logged().len() == 2 && logged()[1].contains(&format!("dropped={more} ")), "{:?}", logged());
+    assert!(
+        more > 0 && logged().len() == 2 && logged()[1].contains(&format!("dropped={more} ")),
+        "{:?}",
+        logged()
+    );
     clock.advance(Duration::from_secs(600));
     miss(0).await;
     assert_eq!(logged().len(), 2, "nothing was dropped since");

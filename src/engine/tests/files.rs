@@ -11,7 +11,8 @@ use futures_util::{StreamExt, stream};
 use helmdeck_core::context::ByteStream;
 use helmdeck_core::waiting::Looks;
 use helmdeck_core::{
-    ArtifactRef, Builtin, Call, Code, Context, Error, Identity, Json, PackName, Reply, Result, Secret,
+    ArtifactRef, Builtin, Call, Code, Context, Error, Identity, Json, PackName, Reply, Result,
+    Secret,
 };
 use helmdeck_engine::{Engine, S3Credentials, S3Location};
 use helmdeck_memory::JanitorConfig;
@@ -39,7 +40,10 @@ impl Fixture {
     pub(crate) fn both() -> [Self; 2] {
         let s3 = S3::shared();
         let bucket = s3.bucket();
-        [Self::over(Kind::Folder(tempfile::tempdir().unwrap())), Self::over(Kind::Bucket(s3, bucket))]
+        [
+            Self::over(Kind::Folder(tempfile::tempdir().unwrap())),
+            Self::over(Kind::Bucket(s3, bucket)),
+        ]
     }
 
     pub(crate) fn bucket() -> Self {
@@ -53,17 +57,24 @@ impl Fixture {
         let mut config = patient();
         config.artifacts.max_bytes = 18 << 20;
         config.artifacts.sweep_interval = Duration::from_millis(5);
-        let builder = Engine::builder(config).builtins(packs()).clock(Arc::clone(&clock) as _);
+        let builder = Engine::builder(config)
+            .builtins(packs())
+            .clock(Arc::clone(&clock) as _);
         let builder = match &kind {
             // Not there yet: the first file makes it.
             Kind::Folder(folder) => builder.artifacts(folder.path().join("files")),
-            Kind::Bucket(s3, bucket) => {
-                builder.artifacts_in(S3Location::parse(&s3.url(bucket, PREFIX)).unwrap(), credentials(s3))
-            }
+            Kind::Bucket(s3, bucket) => builder.artifacts_in(
+                S3Location::parse(&s3.url(bucket, PREFIX)).unwrap(),
+                credentials(s3),
+            ),
         };
         let engine = builder.build();
         assert!(engine.refused().is_empty(), "{:?}", engine.refused());
-        Self { engine, clock, kind }
+        Self {
+            engine,
+            clock,
+            kind,
+        }
     }
 
     /// Which of the two.
@@ -86,8 +97,17 @@ impl Fixture {
     }
 
     /// Runs the pack, and returns the artifact that it wrote.
-    pub(crate) async fn write_as(&self, who: &Identity, pack: &str, input: Value) -> Result<ArtifactRef> {
-        let call = Call::new(PackName::new(pack).unwrap(), input.to_string(), Arc::new(who.clone()));
+    pub(crate) async fn write_as(
+        &self,
+        who: &Identity,
+        pack: &str,
+        input: Value,
+    ) -> Result<ArtifactRef> {
+        let call = Call::new(
+            PackName::new(pack).unwrap(),
+            input.to_string(),
+            Arc::new(who.clone()),
+        );
         let outcome = self.engine.call(call).await?;
         Ok(outcome.artifacts[0].clone())
     }
@@ -103,7 +123,9 @@ impl Fixture {
             Kind::Bucket(s3, bucket) => {
                 let all = s3.keys(bucket);
                 all.iter()
-                    .filter_map(|key| Some(key.strip_prefix(PREFIX)?.trim_start_matches('/').to_owned()))
+                    .filter_map(|key| {
+                        Some(key.strip_prefix(PREFIX)?.trim_start_matches('/').to_owned())
+                    })
                     .collect()
             }
         };
@@ -115,7 +137,10 @@ impl Fixture {
     pub(crate) fn file(&self, key: &str) -> String {
         let (run, name) = key.rsplit_once('/').unwrap();
         let (folder, end) = (format!("files/{run}/"), format!("-{name}"));
-        self.objects().into_iter().find(|object| object.starts_with(&folder) && object.ends_with(&end)).unwrap()
+        self.objects()
+            .into_iter()
+            .find(|object| object.starts_with(&folder) && object.ends_with(&end))
+            .unwrap()
     }
 
     pub(crate) fn raw(&self, name: &str) -> Option<Vec<u8>> {
@@ -163,14 +188,20 @@ impl Fixture {
 
     pub(crate) fn count(&self, metric: &str) -> u64 {
         let metrics = self.engine.metrics();
-        let line = metrics.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
+        let line = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
         line.map_or(0, |number| number.parse().unwrap())
     }
 
     /// Waits until a sweep that began after now has come to its end.
     pub(crate) async fn swept(&self) {
         let wanted = self.count("helmdeck_artifact_sweeps_total") + 2;
-        until(|| self.count("helmdeck_artifact_sweeps_total") >= wanted, "two sweeps").await;
+        until(
+            || self.count("helmdeck_artifact_sweeps_total") >= wanted,
+            "two sweeps",
+        )
+        .await;
     }
 }
 
@@ -183,7 +214,11 @@ pub(crate) async fn until(done: impl Fn() -> bool, what: &str) {
 }
 
 pub(crate) fn credentials(s3: &S3) -> S3Credentials {
-    S3Credentials { key_id: s3.key_id().to_owned(), secret: Secret::new(s3.secret().to_owned()), token: None }
+    S3Credentials {
+        key_id: s3.key_id().to_owned(),
+        secret: Secret::new(s3.secret().to_owned()),
+        token: None,
+    }
 }
 
 fn files(folder: &Path) -> Vec<String> {
@@ -193,7 +228,14 @@ fn files(folder: &Path) -> Vec<String> {
             if entry.path().is_dir() {
                 open.push(entry.path());
             } else {
-                found.push(entry.path().strip_prefix(folder).unwrap().to_string_lossy().into_owned());
+                found.push(
+                    entry
+                        .path()
+                        .strip_prefix(folder)
+                        .unwrap()
+                        .to_string_lossy()
+                        .into_owned(),
+                );
             }
         }
     }
@@ -216,13 +258,22 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
 
 /// Packs `t.write` and `t.other`, which write files of noise: `{name, bytes}`.
 ///
-/// `stream` = a piece at a time; `fails` = the source fails at the end; `hangs` = it never ends; `waits` = it
-/// continues when a file of this name exists; `count` = number of files; `then` = input of one more write after
-/// that, whose failure is not the call's. `t.other` keeps its files for an hour.
+/// `stream` = a piece at a time; `fails` = the source fails at the end; `hangs` = it never ends;
+/// `waits` = it continues when a file of this name exists; `count` = number of files; `then` =
+/// input of one more write after that, whose failure is not the call's. `t.other` keeps its files
+/// for an hour.
 fn packs() -> Vec<Builtin> {
-    [("t.write", ""), ("t.other", "[artifacts]\nretention = \"1h\"")]
-        .map(|(name, rest)| function(&manifest(name, "", rest), |cx, input| async move { write(cx, input).await }).0)
-        .into()
+    [
+        ("t.write", ""),
+        ("t.other", "[artifacts]\nretention = \"1h\""),
+    ]
+    .map(|(name, rest)| {
+        function(&manifest(name, "", rest), |cx, input| async move {
+            write(cx, input).await
+        })
+        .0
+    })
+    .into()
 }
 
 async fn write(cx: Context, input: Json) -> Result<Reply> {
@@ -240,12 +291,16 @@ async fn write_one(cx: &Context, input: &Value) -> Result<()> {
     if let Some(count) = input["count"].as_u64() {
         let each = stream::iter(0..count).map(|n| {
             let bytes = Bytes::from(bytes.clone());
-            async move { cx.put_artifact(&format!("{n}-{name}"), "text/plain", bytes).await }
+            async move {
+                cx.put_artifact(&format!("{n}-{name}"), "text/plain", bytes)
+                    .await
+            }
         });
         let written: Vec<Result<ArtifactRef>> = each.buffer_unordered(16).collect().await;
         written.into_iter().collect::<Result<Vec<_>>>()?;
     } else if input["stream"] == true {
-        cx.put_artifact_stream(name, "application/octet-stream", source(bytes, input)).await?;
+        cx.put_artifact_stream(name, "application/octet-stream", source(bytes, input))
+            .await?;
     } else {
         cx.put_artifact(name, "text/plain", bytes).await?;
     }
@@ -253,7 +308,10 @@ async fn write_one(cx: &Context, input: &Value) -> Result<()> {
 }
 
 fn source(bytes: Vec<u8>, input: &Value) -> ByteStream {
-    let mut pieces: Vec<Result<Bytes>> = bytes.chunks(100_000).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+    let mut pieces: Vec<Result<Bytes>> = bytes
+        .chunks(100_000)
+        .map(|piece| Ok(Bytes::copy_from_slice(piece)))
+        .collect();
     if input["fails"] == true {
         pieces.push(Err(Error::new(Code::HandlerFailed, "the source failed")));
     }
@@ -265,12 +323,17 @@ fn source(bytes: Vec<u8>, input: &Value) -> ByteStream {
         };
         return Box::pin(pieces.chain(stream::once(waiting)));
     }
-    if input["hangs"] == true { Box::pin(pieces.chain(stream::pending())) } else { Box::pin(pieces) }
+    if input["hangs"] == true {
+        Box::pin(pieces.chain(stream::pending()))
+    } else {
+        Box::pin(pieces)
+    }
 }
 
 /// Two tenants with two users each; names that run together where they are not kept apart.
 pub(crate) fn people() -> [Identity; 4] {
-    [("ab", "c"), ("ab", "d"), ("a", "bc"), ("a", "d")].map(|(tenant, user)| Identity::new(tenant, user).unwrap())
+    [("ab", "c"), ("ab", "d"), ("a", "bc"), ("a", "d")]
+        .map(|(tenant, user)| Identity::new(tenant, user).unwrap())
 }
 
 pub(crate) fn large(stream: bool) -> Value {

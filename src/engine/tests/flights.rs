@@ -28,15 +28,25 @@ struct Gated {
 type Deed = fn(&Context, usize) -> Reply;
 
 fn gated(memory: &str) -> Gated {
-    gated_with(memory, |_, n| Reply::json(Json::parse(format!("{{\"n\":{n}}}")).unwrap()))
+    gated_with(memory, |_, n| {
+        Reply::json(Json::parse(format!("{{\"n\":{n}}}")).unwrap())
+    })
 }
 
 fn gated_with(memory: &str, reply: Deed) -> Gated {
     let (permits, started) = (Arc::new(Semaphore::new(0)), Arc::new(Notify::new()));
     let (signal, dropped) = mpsc::unbounded_channel();
-    let (gate, start, runs) = (Arc::clone(&permits), Arc::clone(&started), AtomicUsize::new(0));
+    let (gate, start, runs) = (
+        Arc::clone(&permits),
+        Arc::clone(&started),
+        AtomicUsize::new(0),
+    );
     let top = "read_only = true\ncredentials = [\"main\"]";
-    let text = manifest("t.gated", top, &format!("[memory]\ncache = true\nttl = \"60s\"\n{memory}"));
+    let text = manifest(
+        "t.gated",
+        top,
+        &format!("[memory]\ncache = true\nttl = \"60s\"\n{memory}"),
+    );
     let (pack, counted) = function(&text, move |cx, _| {
         let (gate, start, signal) = (Arc::clone(&gate), Arc::clone(&start), signal.clone());
         let n = runs.fetch_add(1, Ordering::SeqCst) + 1;
@@ -49,7 +59,13 @@ fn gated_with(memory: &str, reply: Deed) -> Gated {
             Ok(reply(&cx, n))
         }
     });
-    Gated { pack, counted, permits, started, dropped }
+    Gated {
+        pack,
+        counted,
+        permits,
+        started,
+        dropped,
+    }
 }
 
 struct Dropped(Option<mpsc::UnboundedSender<()>>);
@@ -67,9 +83,16 @@ async fn failed_or_panicked_run_fails_its_waiters_and_is_not_kept() {
     for panics in [false, true] {
         let (gate, runs) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
         let (held, counted) = (Arc::clone(&gate), Arc::clone(&runs));
-        let text = manifest("t.failing", "read_only = true", "[memory]\ncache = true\nttl = \"60s\"");
+        let text = manifest(
+            "t.failing",
+            "read_only = true",
+            "[memory]\ncache = true\nttl = \"60s\"",
+        );
         let (pack, _) = function(&text, move |_, _| {
-            let (gate, first) = (Arc::clone(&held), counted.fetch_add(1, Ordering::SeqCst) == 0);
+            let (gate, first) = (
+                Arc::clone(&held),
+                counted.fetch_add(1, Ordering::SeqCst) == 0,
+            );
             async move {
                 gate.acquire().await.unwrap().forget();
                 assert!(!(first && panics), "a handler that panics");
@@ -95,11 +118,20 @@ async fn failed_or_panicked_run_fails_its_waiters_and_is_not_kept() {
         }
         gate.add_permits(2);
         for caller in callers {
-            assert_eq!(caller.await.unwrap().unwrap_err().code(), Code::HandlerFailed);
+            assert_eq!(
+                caller.await.unwrap().unwrap_err().code(),
+                Code::HandlerFailed
+            );
         }
         assert_eq!(runs.load(Ordering::SeqCst), 1, "no waiter ran it again");
-        assert_eq!(status(&engine.run("t.failing", "{}").await), CacheStatus::Miss);
-        assert_eq!(status(&engine.run("t.failing", "{}").await), CacheStatus::Hit);
+        assert_eq!(
+            status(&engine.run("t.failing", "{}").await),
+            CacheStatus::Miss
+        );
+        assert_eq!(
+            status(&engine.run("t.failing", "{}").await),
+            CacheStatus::Hit
+        );
     }
 }
 
@@ -169,7 +201,10 @@ async fn when_all_leave_the_handler_is_cancelled() {
     }
     gated.dropped.recv().await.unwrap();
     gated.permits.add_permits(1);
-    assert_eq!(status(&engine.run("t.gated", "{}").await), CacheStatus::Miss);
+    assert_eq!(
+        status(&engine.run("t.gated", "{}").await),
+        CacheStatus::Miss
+    );
     assert_eq!(gated.counted.runs(), 2);
 }
 
@@ -190,7 +225,10 @@ async fn each_waiter_keeps_its_own_deadline() {
         engine.run("t.gated", "{}").await
     };
     let ((), patient) = tokio::join!(hurried, patient);
-    assert_eq!((status(&patient), gated.counted.runs()), (CacheStatus::Coalesced, 1));
+    assert_eq!(
+        (status(&patient), gated.counted.runs()),
+        (CacheStatus::Coalesced, 1)
+    );
 }
 
 #[tokio::test]
@@ -209,7 +247,13 @@ async fn purge_during_flight_drops_answer_and_reruns() {
     });
     gated.started.notified().await;
     gated.permits.add_permits(2);
-    assert_eq!((status(&before.await.unwrap()), status(&after.await.unwrap())), (CacheStatus::Miss, CacheStatus::Miss));
+    assert_eq!(
+        (
+            status(&before.await.unwrap()),
+            status(&after.await.unwrap())
+        ),
+        (CacheStatus::Miss, CacheStatus::Miss)
+    );
     assert_eq!(
         engine.run("t.gated", "{}").await.output.as_str(),
         "{\"n\":2}",
@@ -245,18 +289,34 @@ async fn progress_reaches_everybody_who_waits() {
 
 /// Makes two calls with one run, then a third as soon as the first has its answer.
 ///
-/// Returns how each of the three was answered. The third call is made while the second still holds the answer, and
-/// long before its result is read.
+/// Returns how each of the three was answered. The third call is made while the second still holds
+/// the answer, and long before its result is read.
 async fn two_on_board_and_one_too_late(
     mut gated: Gated,
     between: impl AsyncFnOnce(&EngineFixture),
 ) -> (String, [(CacheStatus, String); 3]) {
-    let (clock, wallet) = (Arc::new(ManualClock::default()), Arc::new(Wallet::default()));
+    let (clock, wallet) = (
+        Arc::new(ManualClock::default()),
+        Arc::new(Wallet::default()),
+    );
     wallet.set("main", Some(1));
-    let builder = Engine::builder(patient()).builtins(vec![gated.pack]).secrets(wallet);
+    let builder = Engine::builder(patient())
+        .builtins(vec![gated.pack])
+        .secrets(wallet);
     let memory = memory(Arc::clone(&clock) as _).await;
-    let engine = EngineFixture { engine: builder.memory(memory).clock(Arc::clone(&clock) as _).build(), clock };
-    let answer = |outcome: Outcome| (status(&outcome), outcome.output.as_str().chars().take(7).collect());
+    let engine = EngineFixture {
+        engine: builder
+            .memory(memory)
+            .clock(Arc::clone(&clock) as _)
+            .build(),
+        clock,
+    };
+    let answer = |outcome: Outcome| {
+        (
+            status(&outcome),
+            outcome.output.as_str().chars().take(7).collect(),
+        )
+    };
     let [mut first, mut second] = [(); 2].map(|()| Box::pin(engine.run("t.gated", "{}")));
     tokio::select! {
         biased;
@@ -271,7 +331,11 @@ async fn two_on_board_and_one_too_late(
     gated.permits.add_permits(2);
     let first = answer(first.await);
     let late = answer(engine.run("t.gated", "{}").await);
-    assert_eq!(gated.counted.runs(), 2, "one for those on board, one for who came later");
+    assert_eq!(
+        gated.counted.runs(),
+        2,
+        "one for those on board, one for who came later"
+    );
     assert!(gated.dropped.try_recv().is_err());
     let second = answer(second.await);
     (engine.engine.metrics(), [first, second, late])
@@ -284,18 +348,32 @@ async fn unstored_answer_reaches_only_current_waiters() {
     }
     let cases: [(&str, &str, Deed); 4] = [
         ("no_store", "", |_, n| Reply::json(text(n, "")).no_store()),
-        ("too_large", "max_bytes = \"1KiB\"", |_, n| Reply::json(text(n, &"x".repeat(2000)))),
+        ("too_large", "max_bytes = \"1KiB\"", |_, n| {
+            Reply::json(text(n, &"x".repeat(2000)))
+        }),
         ("secret", "", |cx, n| {
             let secret = cx.credential().unwrap().unwrap();
             Reply::json(text(n, &secret.expose().replace('"', "\\\"")))
         }),
-        ("token_format", "", |_, n| Reply::json(text(n, &format!("ghp_{}", "a1".repeat(18))))),
+        ("token_format", "", |_, n| {
+            Reply::json(text(n, &format!("ghp_{}", "a1".repeat(18))))
+        }),
     ];
     for (what, memory, reply) in cases {
-        let (metrics, answers) = two_on_board_and_one_too_late(gated_with(memory, reply), async |_| ()).await;
+        let (metrics, answers) =
+            two_on_board_and_one_too_late(gated_with(memory, reply), async |_| ()).await;
         let [one, two] = ["{\"n\":1,", "{\"n\":2,"].map(str::to_owned);
-        assert!(metrics.contains(&format!("helmdeck_cache_refused_total{{reason=\"{what}\"}} 2")), "{what}: {metrics}");
-        let expected = [(CacheStatus::Miss, one.clone()), (CacheStatus::Coalesced, one), (CacheStatus::Miss, two)];
+        assert!(
+            metrics.contains(&format!(
+                "helmdeck_cache_refused_total{{reason=\"{what}\"}} 2"
+            )),
+            "{what}: {metrics}"
+        );
+        let expected = [
+            (CacheStatus::Miss, one.clone()),
+            (CacheStatus::Coalesced, one),
+            (CacheStatus::Miss, two),
+        ];
         assert_eq!(answers, expected, "{what}");
     }
 }
@@ -307,5 +385,12 @@ async fn answer_purged_during_run_reaches_no_later_caller() {
     };
     let (_, answers) = two_on_board_and_one_too_late(gated(""), purge).await;
     let [one, two] = ["{\"n\":1}", "{\"n\":2}"].map(str::to_owned);
-    assert_eq!(answers, [(CacheStatus::Miss, one.clone()), (CacheStatus::Coalesced, one), (CacheStatus::Miss, two)]);
+    assert_eq!(
+        answers,
+        [
+            (CacheStatus::Miss, one.clone()),
+            (CacheStatus::Coalesced, one),
+            (CacheStatus::Miss, two)
+        ]
+    );
 }

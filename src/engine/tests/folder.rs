@@ -1,4 +1,5 @@
-//! The packs folder while an engine runs: it may come late, be replaced, and hold half-written files.
+//! The packs folder while an engine runs: it may come late, be replaced, and hold half-written
+//! files.
 
 use std::path::Path;
 
@@ -13,7 +14,10 @@ fn write(folder: &Path, file: &str, text: &str) {
 }
 
 fn engine(folder: &Path, watch: bool) -> Engine {
-    Engine::builder(Config::default()).packs_dir(folder).watch(watch).build()
+    Engine::builder(Config::default())
+        .packs_dir(folder)
+        .watch(watch)
+        .build()
 }
 
 async fn until(what: &str, done: impl Fn() -> bool) {
@@ -28,15 +32,28 @@ async fn a_folder_made_after_the_start_is_followed() {
     assert!(engine.packs().is_empty());
     std::fs::create_dir_all(&folder).unwrap();
     write(&folder, "one.toml", GOOD);
-    until("the pack of a late folder", || engine.pack("team.one", None).is_ok()).await;
+    until("the pack of a late folder", || {
+        engine.pack("team.one", None).is_ok()
+    })
+    .await;
     // Its changes are seen from then on, and another folder in its place too.
     write(&folder, "two.toml", &GOOD.replace("team.one", "team.two"));
     until("the second pack", || engine.pack("team.two", None).is_ok()).await;
     std::fs::rename(&folder, home.path().join("old")).unwrap();
-    until("the packs of a folder that is gone to go", || engine.packs().is_empty()).await;
+    until("the packs of a folder that is gone to go", || {
+        engine.packs().is_empty()
+    })
+    .await;
     std::fs::create_dir(&folder).unwrap();
-    write(&folder, "three.toml", &GOOD.replace("team.one", "team.three"));
-    until("the pack of the new folder", || engine.pack("team.three", None).is_ok()).await;
+    write(
+        &folder,
+        "three.toml",
+        &GOOD.replace("team.one", "team.three"),
+    );
+    until("the pack of the new folder", || {
+        engine.pack("team.three", None).is_ok()
+    })
+    .await;
     engine.shutdown().await;
 }
 
@@ -45,25 +62,57 @@ async fn broken_manifest_keeps_last_good_version() {
     let home = tempfile::tempdir().unwrap();
     write(home.path(), "one.toml", GOOD);
     let engine = engine(home.path(), false);
-    let ready = async || engine.ready().await.into_iter().find(|(name, _)| *name == "manifests").unwrap().1;
+    let ready = async || {
+        engine
+            .ready()
+            .await
+            .into_iter()
+            .find(|(name, _)| *name == "manifests")
+            .unwrap()
+            .1
+    };
     assert_eq!(ready().await, Ok(()));
-    for wrong in [GOOD.replace("description", "descriptoin"), GOOD[..30].to_owned(), String::new()] {
+    for wrong in [
+        GOOD.replace("description", "descriptoin"),
+        GOOD[..30].to_owned(),
+        String::new(),
+    ] {
         write(home.path(), "one.toml", &wrong);
         engine.reload();
-        let output = engine.call(call("team.one", "{\"a\":1}")).await.unwrap().output;
+        let output = engine
+            .call(call("team.one", "{\"a\":1}"))
+            .await
+            .unwrap()
+            .output;
         assert_eq!(output.as_str(), "{\"a\":1}");
         let pack = engine.pack("team.one", None).unwrap();
-        assert!(pack.outdated.as_deref().is_some_and(|why| why.starts_with("one.toml:")), "{:?}", pack.outdated);
+        assert!(
+            pack.outdated
+                .as_deref()
+                .is_some_and(|why| why.starts_with("one.toml:")),
+            "{:?}",
+            pack.outdated
+        );
         assert_eq!(engine.refused().len(), 1);
         assert!(ready().await.unwrap_err().contains("refused: 1"));
     }
     write(home.path(), "one.toml", &GOOD.replace("first", "second"));
     engine.reload();
     let pack = engine.pack("team.one", None).unwrap();
-    assert_eq!((pack.description.as_str(), pack.outdated, engine.refused().len()), ("second", None, 0));
+    assert_eq!(
+        (
+            pack.description.as_str(),
+            pack.outdated,
+            engine.refused().len()
+        ),
+        ("second", None, 0)
+    );
     std::fs::remove_file(home.path().join("one.toml")).unwrap();
     engine.reload();
-    assert_eq!(engine.pack("team.one", None).unwrap_err().code(), Code::NotFound);
+    assert_eq!(
+        engine.pack("team.one", None).unwrap_err().code(),
+        Code::NotFound
+    );
     engine.shutdown().await;
 }
 
@@ -88,7 +137,9 @@ async fn unknown_pack_error_names_refused_manifest() {
     let error = engine.call(call("team.one", "{}")).await.unwrap_err();
     assert_eq!(error.code(), Code::NotFound);
     assert!(
-        error.message().contains("its manifest was refused: one.toml:5: unknown key `comand`; did you mean `command`?"),
+        error.message().contains(
+            "its manifest was refused: one.toml:5: unknown key `comand`; did you mean `command`?"
+        ),
         "{error}"
     );
     engine.shutdown().await;

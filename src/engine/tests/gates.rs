@@ -10,15 +10,24 @@ use proptest::prelude::*;
 use crate::support::{echo, status};
 
 fn pack(opted_in: bool, output: &'static str, fails: bool) -> Builtin {
-    let memory = if opted_in { "[memory]\ncache = true\nttl = \"60s\"" } else { "" };
+    let memory = if opted_in {
+        "[memory]\ncache = true\nttl = \"60s\""
+    } else {
+        ""
+    };
     let text = manifest(
         "t.gate",
         "read_only = true",
-        &format!("[input]\ntype = \"object\"\n[input.properties]\na = {{ type = \"integer\", default = 3 }}\n{memory}"),
+        &format!(
+            "[input]\ntype = \"object\"\n[input.properties]\na = {{ type = \"integer\", default = 3 }}\n{memory}"
+        ),
     );
     function(&text, move |_, _| async move {
         if fails {
-            return Err(helmdeck_core::Error::new(helmdeck_core::Code::HandlerFailed, "no"));
+            return Err(helmdeck_core::Error::new(
+                helmdeck_core::Code::HandlerFailed,
+                "no",
+            ));
         }
         Ok(Reply::json(Json::parse(output).unwrap()))
     })
@@ -27,7 +36,9 @@ fn pack(opted_in: bool, output: &'static str, fails: bool) -> Builtin {
 
 async fn answers(builtin: Builtin, gate_one: bool, inputs: &[String]) -> Vec<String> {
     let clock = Arc::new(ManualClock::default());
-    let mut builder = Engine::builder(patient()).builtins(vec![builtin]).clock(Arc::clone(&clock) as _);
+    let mut builder = Engine::builder(patient())
+        .builtins(vec![builtin])
+        .clock(Arc::clone(&clock) as _);
     if gate_one {
         builder = builder.memory(memory(clock).await);
     }
@@ -64,18 +75,33 @@ proptest! {
 
 #[tokio::test]
 async fn only_both_gates_open_make_a_hit() {
-    for (gate_one, opted_in, hits) in
-        [(false, false, false), (false, true, false), (true, false, false), (true, true, true)]
-    {
-        let second =
-            answers(pack(opted_in, "{}", false), gate_one, &["{}".to_owned(), "{}".to_owned()]).await.remove(1);
-        assert_eq!(second.contains("\"status\":\"hit\""), hits, "{gate_one} {opted_in}");
+    for (gate_one, opted_in, hits) in [
+        (false, false, false),
+        (false, true, false),
+        (true, false, false),
+        (true, true, true),
+    ] {
+        let second = answers(
+            pack(opted_in, "{}", false),
+            gate_one,
+            &["{}".to_owned(), "{}".to_owned()],
+        )
+        .await
+        .remove(1);
+        assert_eq!(
+            second.contains("\"status\":\"hit\""),
+            hits,
+            "{gate_one} {opted_in}"
+        );
     }
 }
 
 #[test]
 fn with_gate_one_shut_no_task_runs() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let (pack, counted) = echo("");
         let engine = Engine::builder(patient()).builtins(vec![pack]).build();
@@ -83,7 +109,12 @@ fn with_gate_one_shut_no_task_runs() {
             engine.call(call("t.echo", "{}")).await.unwrap();
         }
         assert_eq!(counted.runs(), 3);
-        assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+        assert_eq!(
+            tokio::runtime::Handle::current()
+                .metrics()
+                .num_alive_tasks(),
+            0
+        );
         assert!(engine.memory().is_none() && !engine.metrics().contains("cache_answers_total{"));
     });
 }
@@ -94,19 +125,35 @@ async fn replaced_store_key_makes_misses_not_errors() {
     let (pack, _) = echo("");
     let opened = memory(Arc::clone(&clock) as _).await;
     let engine = |keyring| {
-        let memory = helmdeck_engine::Memory { keyring: Arc::new(keyring), ..opened.clone() };
-        Engine::builder(patient()).builtins(vec![pack.clone()]).memory(memory).clock(Arc::clone(&clock) as _).build()
+        let memory = helmdeck_engine::Memory {
+            keyring: Arc::new(keyring),
+            ..opened.clone()
+        };
+        Engine::builder(patient())
+            .builtins(vec![pack.clone()])
+            .memory(memory)
+            .clock(Arc::clone(&clock) as _)
+            .build()
     };
     let first = engine(helmdeck_testkit::keyring());
     first.call(call("t.echo", "{}")).await.unwrap();
     first.memory().unwrap().flush().await;
     let again = engine(helmdeck_testkit::keyring());
-    assert_eq!(status(&again.call(call("t.echo", "{}")).await.unwrap()), CacheStatus::Hit);
-    let other = engine(helmdeck_memory::KeyRing::parse(("KEY", helmdeck_testkit::OTHER_KEY), None).unwrap());
-    assert_eq!(status(&other.call(call("t.echo", "{}")).await.unwrap()), CacheStatus::Miss);
+    assert_eq!(
+        status(&again.call(call("t.echo", "{}")).await.unwrap()),
+        CacheStatus::Hit
+    );
+    let other = engine(
+        helmdeck_memory::KeyRing::parse(("KEY", helmdeck_testkit::OTHER_KEY), None).unwrap(),
+    );
+    assert_eq!(
+        status(&other.call(call("t.echo", "{}")).await.unwrap()),
+        CacheStatus::Miss
+    );
 }
 
-/// Makes 40 packs that opt in, of every scope and most settings; each answers with the bytes of its input.
+/// Makes 40 packs that opt in, of every scope and most settings; each answers with the bytes of its
+/// input.
 fn opted_in_packs() -> Vec<Builtin> {
     let settings = [
         "",
@@ -121,12 +168,17 @@ fn opted_in_packs() -> Vec<Builtin> {
         "respect = \"none\"\nearly = true",
     ];
     let scopes = ["caller", "shared", "session"];
-    let packs = scopes.iter().flat_map(|scope| settings.map(|settings| format!("scope = \"{scope}\"\n{settings}")));
-    let with_defaults = settings.map(|settings| format!("{settings}\n[input.properties.d]\ndefault = 1e1"));
+    let packs = scopes
+        .iter()
+        .flat_map(|scope| settings.map(|settings| format!("scope = \"{scope}\"\n{settings}")));
+    let with_defaults =
+        settings.map(|settings| format!("{settings}\n[input.properties.d]\ndefault = 1e1"));
     let echo = |(n, memory): (usize, String)| {
         let (memory, schema) = memory
             .split_once("[input")
-            .map_or((memory.as_str(), String::new()), |(memory, schema)| (memory, format!("[input{schema}\n")));
+            .map_or((memory.as_str(), String::new()), |(memory, schema)| {
+                (memory, format!("[input{schema}\n"))
+            });
         let rest = format!(
             "[input]\ntype = \"object\"\n[input.properties.v]\n{schema}[memory]\ncache = true\nttl = \"60s\"\n{memory}"
         );
@@ -171,10 +223,15 @@ async fn handler_reads_the_same_bytes_with_a_key_and_without() {
         "{ }",
         "{\"b\": 1, \"a\": {\"d\": 2, \"c\": []}}",
     ];
-    let inputs: Vec<String> = values.iter().map(|value| format!("{{ \"v\" : {value}, \"a\": [{value}] }}")).collect();
+    let inputs: Vec<String> = values
+        .iter()
+        .map(|value| format!("{{ \"v\" : {value}, \"a\": [{value}] }}"))
+        .collect();
     let run = async |gate_one: bool| {
         let clock = Arc::new(ManualClock::default());
-        let mut builder = Engine::builder(patient()).builtins(opted_in_packs()).clock(Arc::clone(&clock) as _);
+        let mut builder = Engine::builder(patient())
+            .builtins(opted_in_packs())
+            .clock(Arc::clone(&clock) as _);
         if gate_one {
             builder = builder.memory(memory(clock).await);
         }
@@ -200,7 +257,11 @@ async fn handler_reads_the_same_bytes_with_a_key_and_without() {
     };
     let ((shut, none), (open, cached)) = (run(false).await, run(true).await);
     assert_eq!(shut.len(), 40 * inputs.len());
-    assert_eq!((none, cached), (0, open.len()), "the member `cache` is the only difference");
+    assert_eq!(
+        (none, cached),
+        (0, open.len()),
+        "the member `cache` is the only difference"
+    );
     for (shut, open) in shut.iter().zip(&open) {
         assert_eq!(shut, open);
     }

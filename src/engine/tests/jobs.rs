@@ -27,7 +27,10 @@ struct Works {
 
 impl Works {
     fn new() -> Self {
-        Self { began: Arc::default(), gate: Arc::new(Semaphore::new(0)) }
+        Self {
+            began: Arc::default(),
+            gate: Arc::new(Semaphore::new(0)),
+        }
     }
 
     fn pack(&self) -> Builtin {
@@ -46,7 +49,10 @@ impl Works {
 
     async fn run(&self, context: Context, input: Json) -> helmdeck_core::Result<Reply> {
         let input = input.to_value();
-        self.began.lock().unwrap().push(input["name"].as_str().unwrap_or_default().to_owned());
+        self.began
+            .lock()
+            .unwrap()
+            .push(input["name"].as_str().unwrap_or_default().to_owned());
         if input["wait"] == true {
             self.gate.acquire().await.unwrap().forget();
         }
@@ -54,7 +60,8 @@ impl Works {
             context.report(Some(step as f32), &format!("step {step}"));
         }
         if input["fail"] == true {
-            return Err(Error::new(Code::HandlerFailed, "as asked").with_retry_after(Duration::from_millis(1500)));
+            return Err(Error::new(Code::HandlerFailed, "as asked")
+                .with_retry_after(Duration::from_millis(1500)));
         }
         let text = "x".repeat(usize::try_from(input["bytes"].as_u64().unwrap_or(0)).unwrap());
         Reply::value(&json!({ "name": input["name"], "text": text }))
@@ -84,7 +91,12 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self { folder, clock: Arc::new(ManualClock::default()), works: Works::new(), config: Config::default() }
+        Self {
+            folder,
+            clock: Arc::new(ManualClock::default()),
+            works: Works::new(),
+            config: Config::default(),
+        }
     }
 
     fn system(&self) -> System {
@@ -93,7 +105,10 @@ impl Fixture {
 
     fn engine(&self, keyring: Option<KeyRing>) -> Engine {
         let builder = Engine::builder(self.config.clone()).builtins(vec![self.works.pack()]);
-        let engine = builder.jobs(self.system(), keyring.map(Arc::new)).clock(Arc::clone(&self.clock) as _).build();
+        let engine = builder
+            .jobs(self.system(), keyring.map(Arc::new))
+            .clock(Arc::clone(&self.clock) as _)
+            .build();
         assert!(engine.refused().is_empty(), "{:?}", engine.refused());
         engine
     }
@@ -104,7 +119,11 @@ fn who(user: &str) -> Arc<Identity> {
 }
 
 fn call(user: &str, input: serde_json::Value) -> Call {
-    Call::new(PackName::new("t.work").unwrap(), input.to_string(), who(user))
+    Call::new(
+        PackName::new("t.work").unwrap(),
+        input.to_string(),
+        who(user),
+    )
 }
 
 async fn ended(engine: &Engine, id: &JobId) -> Job {
@@ -118,14 +137,29 @@ async fn job_runs_without_caller_and_keeps_the_result() {
     let place = Fixture::new();
     for keyring in [None, Some(keyring())] {
         let engine = place.engine(keyring);
-        let job = engine.submit(call("a", json!({"name": "one", "steps": 2}))).await.unwrap();
-        assert_eq!((job.state, job.user.as_str(), job.has_result), (JobState::Queued, "a", false));
+        let job = engine
+            .submit(call("a", json!({"name": "one", "steps": 2})))
+            .await
+            .unwrap();
+        assert_eq!(
+            (job.state, job.user.as_str(), job.has_result),
+            (JobState::Queued, "a", false)
+        );
         let done = ended(&engine, &job.id).await;
-        assert_eq!((done.state, done.has_result, &done.error), (JobState::Succeeded, true, &None));
+        assert_eq!(
+            (done.state, done.has_result, &done.error),
+            (JobState::Succeeded, true, &None)
+        );
         let progress = done.progress.unwrap();
-        assert_eq!((progress.percent, progress.message.as_str()), (Some(2.0), "step 2"));
+        assert_eq!(
+            (progress.percent, progress.message.as_str()),
+            (Some(2.0), "step 2")
+        );
         let outcome = engine.job_outcome(Some(&who("a")), &job.id).await.unwrap();
-        let called = engine.call(call("a", json!({"name": "one"}))).await.unwrap();
+        let called = engine
+            .call(call("a", json!({"name": "one"})))
+            .await
+            .unwrap();
         assert_eq!(outcome.output.as_str(), called.output.as_str());
         engine.shutdown().await;
     }
@@ -134,23 +168,49 @@ async fn job_runs_without_caller_and_keeps_the_result() {
 #[tokio::test]
 async fn invalid_input_is_refused_without_a_job() {
     let engine = Fixture::new().engine(None);
-    let error = engine.submit(call("a", json!({"nonsense": 1}))).await.unwrap_err();
+    let error = engine
+        .submit(call("a", json!({"nonsense": 1})))
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), Code::InvalidInput);
     let unknown = Call::new(PackName::new("t.wrok").unwrap(), "{}", who("a"));
-    assert_eq!(engine.submit(unknown).await.unwrap_err().code(), Code::NotFound);
-    let anonymous = Call::new(PackName::new("t.work").unwrap(), "{}", Arc::new(Identity::anonymous()));
-    assert_eq!(engine.submit(anonymous).await.unwrap_err().code(), Code::Unauthenticated);
-    assert!(engine.jobs(None, &JobQuery::default()).await.unwrap().jobs.is_empty());
+    assert_eq!(
+        engine.submit(unknown).await.unwrap_err().code(),
+        Code::NotFound
+    );
+    let anonymous = Call::new(
+        PackName::new("t.work").unwrap(),
+        "{}",
+        Arc::new(Identity::anonymous()),
+    );
+    assert_eq!(
+        engine.submit(anonymous).await.unwrap_err().code(),
+        Code::Unauthenticated
+    );
+    assert!(
+        engine
+            .jobs(None, &JobQuery::default())
+            .await
+            .unwrap()
+            .jobs
+            .is_empty()
+    );
 }
 
 #[tokio::test]
 async fn failed_job_returns_its_calls_error() {
     let place = Fixture::new();
     let engine = place.engine(None);
-    let job = engine.submit(call("a", json!({"fail": true}))).await.unwrap();
+    let job = engine
+        .submit(call("a", json!({"fail": true})))
+        .await
+        .unwrap();
     let done = ended(&engine, &job.id).await;
     assert_eq!(done.state, JobState::Failed);
-    let called = engine.call(call("a", json!({"fail": true}))).await.unwrap_err();
+    let called = engine
+        .call(call("a", json!({"fail": true})))
+        .await
+        .unwrap_err();
     for engine in [engine, place.engine(None)] {
         let error = engine.job_outcome(None, &job.id).await.unwrap_err();
         assert_eq!(error.problem(), called.problem());
@@ -161,18 +221,31 @@ async fn failed_job_returns_its_calls_error() {
 async fn follower_sees_reports_in_order_until_the_end() {
     let place = Fixture::new();
     let engine = place.engine(None);
-    let job = engine.submit(call("a", json!({"wait": true, "steps": 5}))).await.unwrap();
+    let job = engine
+        .submit(call("a", json!({"wait": true, "steps": 5})))
+        .await
+        .unwrap();
     let early = engine.follow_job(None, &job.id, None).await.unwrap();
     place.works.until_began(1).await;
     place.works.gate.add_permits(1);
     let events: Vec<JobEvent> = ends("the events", early.collect()).await;
-    assert!(events.is_sorted_by(|one, other| one.number < other.number), "{events:?}");
-    let reports: Vec<_> = events.iter().filter(|event| event.job.state == JobState::Running).collect();
-    let said: Vec<_> = reports.iter().filter_map(|event| Some(event.job.progress.as_ref()?.message.clone())).collect();
+    assert!(
+        events.is_sorted_by(|one, other| one.number < other.number),
+        "{events:?}"
+    );
+    let reports: Vec<_> = events
+        .iter()
+        .filter(|event| event.job.state == JobState::Running)
+        .collect();
+    let said: Vec<_> = reports
+        .iter()
+        .filter_map(|event| Some(event.job.progress.as_ref()?.message.clone()))
+        .collect();
     assert_eq!(said, ["step 1", "step 2", "step 3", "step 4", "step 5"]);
     let last = events.last().unwrap();
     assert_eq!(last.job.state, JobState::Succeeded);
-    // A late reader gets the end, one that has it gets nothing, a disconnected one continues where it was cut off.
+    // A late reader gets the end, one that has it gets nothing, a disconnected one continues where
+    // it was cut off.
     let collect = async |after| -> Vec<u64> {
         let events = engine.follow_job(None, &job.id, after).await.unwrap();
         ends("the events", events.map(|event| event.number).collect()).await
@@ -189,37 +262,91 @@ async fn no_caller_starves_behind_another() {
     (place.config.jobs.concurrency, place.config.jobs.per_caller) = (1, 1);
     let engine = place.engine(None);
     for n in 0..100 {
-        engine.submit(call("many", json!({"name": format!("many{n}"), "wait": true}))).await.unwrap();
+        engine
+            .submit(call(
+                "many",
+                json!({"name": format!("many{n}"), "wait": true}),
+            ))
+            .await
+            .unwrap();
     }
     place.works.until_began(1).await;
-    let one = engine.submit(call("one", json!({"name": "one", "wait": true}))).await.unwrap();
+    let one = engine
+        .submit(call("one", json!({"name": "one", "wait": true})))
+        .await
+        .unwrap();
     place.works.gate.add_permits(3);
     assert_eq!(ended(&engine, &one.id).await.state, JobState::Succeeded);
-    assert_eq!(place.works.began()[..3], ["many0", "many1", "one"], "it had one turn in between");
+    assert_eq!(
+        place.works.began()[..3],
+        ["many0", "many1", "one"],
+        "it had one turn in between"
+    );
     place.works.gate.add_permits(200);
-    until("all jobs to end", || engine.metrics().contains("helmdeck_jobs_ended_total{state=\"succeeded\"} 101")).await;
+    until("all jobs to end", || {
+        engine
+            .metrics()
+            .contains("helmdeck_jobs_ended_total{state=\"succeeded\"} 101")
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn full_queue_and_caller_limit_leave_nothing() {
     let mut place = Fixture::new();
-    (place.config.jobs.concurrency, place.config.jobs.queue, place.config.jobs.kept_per_caller) = (1, 2, 2);
+    (
+        place.config.jobs.concurrency,
+        place.config.jobs.queue,
+        place.config.jobs.kept_per_caller,
+    ) = (1, 2, 2);
     let engine = place.engine(None);
-    let held = engine.submit(call("a", json!({"wait": true}))).await.unwrap();
+    let held = engine
+        .submit(call("a", json!({"wait": true})))
+        .await
+        .unwrap();
     place.works.until_began(1).await;
     engine.submit(call("a", json!({}))).await.unwrap();
     let error = engine.submit(call("a", json!({}))).await.unwrap_err();
-    assert_eq!((error.code(), error.message().contains("of yours")), (Code::Overloaded, true), "{error}");
+    assert_eq!(
+        (error.code(), error.message().contains("of yours")),
+        (Code::Overloaded, true),
+        "{error}"
+    );
     engine.submit(call("b", json!({}))).await.unwrap();
     let error = engine.submit(call("c", json!({}))).await.unwrap_err();
-    assert_eq!((error.code(), error.retry_after().is_some()), (Code::Overloaded, true), "{error}");
-    assert_eq!(engine.jobs(None, &JobQuery::default()).await.unwrap().jobs.len(), 3);
+    assert_eq!(
+        (error.code(), error.retry_after().is_some()),
+        (Code::Overloaded, true),
+        "{error}"
+    );
+    assert_eq!(
+        engine
+            .jobs(None, &JobQuery::default())
+            .await
+            .unwrap()
+            .jobs
+            .len(),
+        3
+    );
     place.works.gate.add_permits(1);
     ended(&engine, &held.id).await;
     // The oldest that has ended makes room.
-    until("room", || engine.metrics().contains("helmdeck_jobs_ended_total{state=\"succeeded\"} 3")).await;
+    until("room", || {
+        engine
+            .metrics()
+            .contains("helmdeck_jobs_ended_total{state=\"succeeded\"} 3")
+    })
+    .await;
     engine.submit(call("a", json!({}))).await.unwrap();
-    assert_eq!(engine.jobs(Some(&who("a")), &JobQuery::default()).await.unwrap().jobs.len(), 2);
+    assert_eq!(
+        engine
+            .jobs(Some(&who("a")), &JobQuery::default())
+            .await
+            .unwrap()
+            .jobs
+            .len(),
+        2
+    );
 }
 
 #[tokio::test]
@@ -227,37 +354,71 @@ async fn cancel_ends_waiting_and_running_not_ended_jobs() {
     let mut place = Fixture::new();
     place.config.jobs.concurrency = 1;
     let engine = place.engine(None);
-    let running = engine.submit(call("a", json!({"wait": true}))).await.unwrap();
+    let running = engine
+        .submit(call("a", json!({"wait": true})))
+        .await
+        .unwrap();
     place.works.until_began(1).await;
-    let waiting = engine.submit(call("a", json!({"name": "never"}))).await.unwrap();
+    let waiting = engine
+        .submit(call("a", json!({"name": "never"})))
+        .await
+        .unwrap();
     for id in [&waiting.id, &running.id] {
         for _ in 0..2 {
             let job = engine.cancel_job(Some(&who("a")), id).await.unwrap();
             assert_eq!((job.state, job.has_result), (JobState::Cancelled, false));
         }
-        assert_eq!(engine.job_outcome(None, id).await.unwrap_err().code(), Code::Cancelled);
+        assert_eq!(
+            engine.job_outcome(None, id).await.unwrap_err().code(),
+            Code::Cancelled
+        );
     }
     assert_eq!(place.works.began().len(), 1, "what waited never ran");
     let done = engine.submit(call("a", json!({}))).await.unwrap();
     ended(&engine, &done.id).await;
-    assert_eq!(engine.cancel_job(None, &done.id).await.unwrap().state, JobState::Succeeded);
+    assert_eq!(
+        engine.cancel_job(None, &done.id).await.unwrap().state,
+        JobState::Succeeded
+    );
 }
 
 #[tokio::test]
 async fn another_process_sees_follows_and_cancels_a_job() {
     let place = Fixture::new();
     let (here, there) = (place.engine(None), place.engine(None));
-    let job = here.submit(call("a", json!({"wait": true, "steps": 3}))).await.unwrap();
+    let job = here
+        .submit(call("a", json!({"wait": true, "steps": 3})))
+        .await
+        .unwrap();
     place.works.until_began(1).await;
-    let events = there.follow_job(Some(&who("a")), &job.id, None).await.unwrap();
-    assert_eq!(there.job_outcome(None, &job.id).await.unwrap_err().code(), Code::Conflict);
+    let events = there
+        .follow_job(Some(&who("a")), &job.id, None)
+        .await
+        .unwrap();
+    assert_eq!(
+        there.job_outcome(None, &job.id).await.unwrap_err().code(),
+        Code::Conflict
+    );
     // The process that runs the job polls for cancels: the reply may come before it has noticed.
     let cancelled = there.cancel_job(Some(&who("a")), &job.id).await.unwrap();
-    assert!(matches!(cancelled.state, JobState::Cancelled | JobState::Running), "{cancelled:?}");
+    assert!(
+        matches!(cancelled.state, JobState::Cancelled | JobState::Running),
+        "{cancelled:?}"
+    );
     let events: Vec<JobEvent> = ends("the events", events.collect()).await;
-    assert_eq!(events.last().unwrap().job.state, JobState::Cancelled, "{events:?}");
-    assert!(events.is_sorted_by(|one, other| one.number < other.number), "{events:?}");
-    assert_eq!(here.job(None, &job.id).await.unwrap().state, JobState::Cancelled);
+    assert_eq!(
+        events.last().unwrap().job.state,
+        JobState::Cancelled,
+        "{events:?}"
+    );
+    assert!(
+        events.is_sorted_by(|one, other| one.number < other.number),
+        "{events:?}"
+    );
+    assert_eq!(
+        here.job(None, &job.id).await.unwrap().state,
+        JobState::Cancelled
+    );
 }
 
 #[tokio::test]
@@ -266,23 +427,61 @@ async fn a_job_is_its_callers_own() {
     let (here, there) = (place.engine(Some(keyring())), place.engine(Some(keyring())));
     let job = here.submit(call("a", json!({"wait": true}))).await.unwrap();
     place.works.until_began(1).await;
-    let strangers =
-        [Identity::new("t", "b").unwrap(), Identity::new("u", "a").unwrap(), Identity::local(), Identity::anonymous()];
+    let strangers = [
+        Identity::new("t", "b").unwrap(),
+        Identity::new("u", "a").unwrap(),
+        Identity::local(),
+        Identity::anonymous(),
+    ];
     for stranger in &strangers {
         for engine in [&here, &there] {
             let owner = Some(stranger);
-            assert_eq!(engine.job(owner, &job.id).await.unwrap_err().code(), Code::NotFound);
-            assert_eq!(engine.job_outcome(owner, &job.id).await.unwrap_err().code(), Code::NotFound);
-            assert_eq!(engine.cancel_job(owner, &job.id).await.unwrap_err().code(), Code::NotFound);
-            assert_eq!(engine.follow_job(owner, &job.id, None).await.err().unwrap().code(), Code::NotFound);
-            assert!(engine.jobs(owner, &JobQuery::default()).await.unwrap().jobs.is_empty());
+            assert_eq!(
+                engine.job(owner, &job.id).await.unwrap_err().code(),
+                Code::NotFound
+            );
+            assert_eq!(
+                engine.job_outcome(owner, &job.id).await.unwrap_err().code(),
+                Code::NotFound
+            );
+            assert_eq!(
+                engine.cancel_job(owner, &job.id).await.unwrap_err().code(),
+                Code::NotFound
+            );
+            assert_eq!(
+                engine
+                    .follow_job(owner, &job.id, None)
+                    .await
+                    .err()
+                    .unwrap()
+                    .code(),
+                Code::NotFound
+            );
+            assert!(
+                engine
+                    .jobs(owner, &JobQuery::default())
+                    .await
+                    .unwrap()
+                    .jobs
+                    .is_empty()
+            );
         }
     }
-    assert_eq!(here.job(Some(&who("a")), &job.id).await.unwrap().state, JobState::Running);
+    assert_eq!(
+        here.job(Some(&who("a")), &job.id).await.unwrap().state,
+        JobState::Running
+    );
     place.works.gate.add_permits(1);
     ended(&here, &job.id).await;
     for stranger in &strangers {
-        assert_eq!(there.job_outcome(Some(stranger), &job.id).await.unwrap_err().code(), Code::NotFound);
+        assert_eq!(
+            there
+                .job_outcome(Some(stranger), &job.id)
+                .await
+                .unwrap_err()
+                .code(),
+            Code::NotFound
+        );
     }
     assert!(there.job_outcome(Some(&who("a")), &job.id).await.is_ok());
 }
@@ -292,7 +491,10 @@ async fn only_sealed_results_outlive_the_process() {
     let place = Fixture::new();
     let finished = async |keyring: Option<KeyRing>| {
         let engine = place.engine(keyring);
-        let job = engine.submit(call("a", json!({"name": "canary-of-a-result"}))).await.unwrap();
+        let job = engine
+            .submit(call("a", json!({"name": "canary-of-a-result"})))
+            .await
+            .unwrap();
         ended(&engine, &job.id).await;
         assert!(engine.job_outcome(None, &job.id).await.is_ok());
         engine.shutdown().await;
@@ -300,29 +502,68 @@ async fn only_sealed_results_outlive_the_process() {
     };
     let (sealed, unsealed) = (finished(Some(keyring())).await, finished(None).await);
     let after = place.engine(Some(keyring()));
-    assert_eq!(after.job_outcome(None, &sealed).await.unwrap().output.to_value()["name"], "canary-of-a-result");
+    assert_eq!(
+        after
+            .job_outcome(None, &sealed)
+            .await
+            .unwrap()
+            .output
+            .to_value()["name"],
+        "canary-of-a-result"
+    );
     let job = after.job(None, &unsealed).await.unwrap();
     assert_eq!((job.state, job.has_result), (JobState::Succeeded, false));
     let error = after.job_outcome(None, &unsealed).await.unwrap_err();
-    assert_eq!((error.code(), error.message().contains("no memory key")), (Code::NotFound, true), "{error}");
+    assert_eq!(
+        (error.code(), error.message().contains("no memory key")),
+        (Code::NotFound, true),
+        "{error}"
+    );
     let other = KeyRing::parse(("K", &"77".repeat(32)), None).unwrap();
-    for (keyring, why) in [(None, "sealed with the memory key"), (Some(other), "another memory key")] {
-        let error = place.engine(keyring).job_outcome(None, &sealed).await.unwrap_err();
-        assert!(error.code() == Code::NotFound && error.message().contains(why), "{error}");
+    for (keyring, why) in [
+        (None, "sealed with the memory key"),
+        (Some(other), "another memory key"),
+    ] {
+        let error = place
+            .engine(keyring)
+            .job_outcome(None, &sealed)
+            .await
+            .unwrap_err();
+        assert!(
+            error.code() == Code::NotFound && error.message().contains(why),
+            "{error}"
+        );
     }
-    for file in std::fs::read_dir(place.folder.path()).unwrap().map(|file| file.unwrap().path()) {
-        let bytes = if file.is_file() { std::fs::read(&file).unwrap() } else { Vec::new() };
-        assert!(!bytes.windows(6).any(|window| window == b"canary"), "{} holds a result or an input", file.display());
+    for file in std::fs::read_dir(place.folder.path())
+        .unwrap()
+        .map(|file| file.unwrap().path())
+    {
+        let bytes = if file.is_file() {
+            std::fs::read(&file).unwrap()
+        } else {
+            Vec::new()
+        };
+        assert!(
+            !bytes.windows(6).any(|window| window == b"canary"),
+            "{} holds a result or an input",
+            file.display()
+        );
     }
 }
 
 #[tokio::test]
 async fn missing_large_results_have_a_reason() {
     let mut place = Fixture::new();
-    (place.config.jobs.max_result_bytes, place.config.jobs.memory_bytes) = (1000, 5000);
+    (
+        place.config.jobs.max_result_bytes,
+        place.config.jobs.memory_bytes,
+    ) = (1000, 5000);
     let engine = place.engine(None);
     let run = async |bytes: u64| {
-        let job = engine.submit(call("a", json!({"bytes": bytes}))).await.unwrap();
+        let job = engine
+            .submit(call("a", json!({"bytes": bytes})))
+            .await
+            .unwrap();
         ended(&engine, &job.id).await;
         job.id
     };
@@ -332,7 +573,10 @@ async fn missing_large_results_have_a_reason() {
     assert!(!engine.job(None, &large).await.unwrap().has_result);
     let (first, second) = (run(900).await, run(900).await);
     assert!(engine.job_outcome(None, &second).await.is_ok());
-    assert_eq!(engine.job_outcome(None, &first).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(
+        engine.job_outcome(None, &first).await.unwrap_err().code(),
+        Code::NotFound
+    );
     assert!(!engine.job(None, &first).await.unwrap().has_result);
 }
 
@@ -370,17 +614,33 @@ async fn jobs_of_lost_process_failed_and_are_retryable() {
         assert!(system.add_job(row.clone(), 10).await.unwrap());
     }
     let engine = place.engine(None);
-    let ids: Vec<_> = ids.iter().map(|row| JobId::parse(&row.id).unwrap()).collect();
+    let ids: Vec<_> = ids
+        .iter()
+        .map(|row| JobId::parse(&row.id).unwrap())
+        .collect();
     for (id, state) in ids.iter().zip([JobState::Queued, JobState::Running]) {
-        assert_eq!(engine.job(None, id).await.unwrap().state, state, "its owner lives");
+        assert_eq!(
+            engine.job(None, id).await.unwrap().state,
+            state,
+            "its owner lives"
+        );
     }
     drop(owner);
     for id in &ids {
         let job = engine.job(Some(&who("a")), id).await.unwrap();
         let error = job.error.clone().unwrap();
-        assert_eq!((job.state, error.retry), (JobState::Failed, helmdeck_core::error::Retry::Later));
-        assert!(error.message.contains("start it again") && job.ended_at.is_some() && job.revision == 4, "{job:?}");
-        assert_eq!(engine.job_outcome(None, id).await.unwrap_err().code(), Code::Overloaded);
+        assert_eq!(
+            (job.state, error.retry),
+            (JobState::Failed, helmdeck_core::error::Retry::Later)
+        );
+        assert!(
+            error.message.contains("start it again") && job.ended_at.is_some() && job.revision == 4,
+            "{job:?}"
+        );
+        assert_eq!(
+            engine.job_outcome(None, id).await.unwrap_err().code(),
+            Code::Overloaded
+        );
     }
 }
 
@@ -389,18 +649,41 @@ async fn shutdown_fails_jobs_and_never_cancels() {
     let mut place = Fixture::new();
     place.config.jobs.concurrency = 1;
     let engine = place.engine(None);
-    let running = engine.submit(call("a", json!({"wait": true}))).await.unwrap();
+    let running = engine
+        .submit(call("a", json!({"wait": true})))
+        .await
+        .unwrap();
     place.works.until_began(1).await;
-    let waiting = engine.submit(call("a", json!({"name": "never"}))).await.unwrap();
+    let waiting = engine
+        .submit(call("a", json!({"name": "never"})))
+        .await
+        .unwrap();
     engine.drain_jobs().await;
-    assert_eq!(engine.job(None, &waiting.id).await.unwrap().state, JobState::Failed);
-    assert_eq!(engine.job(None, &running.id).await.unwrap().state, JobState::Running, "it may still end by itself");
-    assert_eq!(engine.submit(call("a", json!({}))).await.unwrap_err().code(), Code::Overloaded);
+    assert_eq!(
+        engine.job(None, &waiting.id).await.unwrap().state,
+        JobState::Failed
+    );
+    assert_eq!(
+        engine.job(None, &running.id).await.unwrap().state,
+        JobState::Running,
+        "it may still end by itself"
+    );
+    assert_eq!(
+        engine
+            .submit(call("a", json!({})))
+            .await
+            .unwrap_err()
+            .code(),
+        Code::Overloaded
+    );
     engine.shutdown().await;
     let after = place.engine(None);
     for id in [&running.id, &waiting.id] {
         let job = after.job(None, id).await.unwrap();
-        assert_eq!((job.state, job.error.unwrap().code), (JobState::Failed, Code::Overloaded));
+        assert_eq!(
+            (job.state, job.error.unwrap().code),
+            (JobState::Failed, Code::Overloaded)
+        );
     }
     assert_eq!(place.works.began().len(), 1);
 }
@@ -408,15 +691,26 @@ async fn shutdown_fails_jobs_and_never_cancels() {
 #[tokio::test]
 async fn jobs_list_newest_first_by_page_and_state() {
     let place = Fixture::new();
-    for engine in [place.engine(None), Engine::builder(Config::default()).builtins(vec![place.works.pack()]).build()] {
+    for engine in [
+        place.engine(None),
+        Engine::builder(Config::default())
+            .builtins(vec![place.works.pack()])
+            .build(),
+    ] {
         let mut made = Vec::new();
         for n in 0..5 {
-            let job = engine.submit(call("a", json!({"fail": n == 1}))).await.unwrap();
+            let job = engine
+                .submit(call("a", json!({"fail": n == 1})))
+                .await
+                .unwrap();
             ended(&engine, &job.id).await;
             made.insert(0, job.id);
         }
         let mut seen = Vec::new();
-        let mut query = JobQuery { limit: 2, ..JobQuery::default() };
+        let mut query = JobQuery {
+            limit: 2,
+            ..JobQuery::default()
+        };
         loop {
             let page = engine.jobs(Some(&who("a")), &query).await.unwrap();
             seen.extend(page.jobs.into_iter().map(|job| job.id));
@@ -426,8 +720,18 @@ async fn jobs_list_newest_first_by_page_and_state() {
             }
         }
         assert_eq!(seen, made);
-        let failed = JobQuery { state: Some(JobState::Failed), ..JobQuery::default() };
-        let failed: Vec<_> = engine.jobs(None, &failed).await.unwrap().jobs.into_iter().map(|job| job.id).collect();
+        let failed = JobQuery {
+            state: Some(JobState::Failed),
+            ..JobQuery::default()
+        };
+        let failed: Vec<_> = engine
+            .jobs(None, &failed)
+            .await
+            .unwrap()
+            .jobs
+            .into_iter()
+            .map(|job| job.id)
+            .collect();
         assert_eq!(failed, [made[3].clone()]);
     }
 }
@@ -438,21 +742,34 @@ async fn jobs_are_deleted_exactly_at_expiry() {
     let engine = place.engine(None);
     let job = engine.submit(call("a", json!({}))).await.unwrap();
     let done = ended(&engine, &job.id).await;
-    assert_eq!(done.expires_at.since(done.ended_at.unwrap()), Duration::from_secs(86_400));
-    let held = engine.submit(call("a", json!({"wait": true}))).await.unwrap();
+    assert_eq!(
+        done.expires_at.since(done.ended_at.unwrap()),
+        Duration::from_secs(86_400)
+    );
+    let held = engine
+        .submit(call("a", json!({"wait": true})))
+        .await
+        .unwrap();
     place.works.until_began(2).await;
     place.clock.advance(Duration::from_secs(86_399));
     assert!(engine.job(None, &job.id).await.is_ok());
     place.clock.advance(Duration::from_secs(1));
     let other = place.engine(None);
-    assert_eq!(other.job(None, &job.id).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(
+        other.job(None, &job.id).await.unwrap_err().code(),
+        Code::NotFound
+    );
     assert_eq!(place.system().sweep(place.clock.now()).await.unwrap(), 1);
     let state = async || other.job(None, &held.id).await.unwrap().state;
     // The row says so a moment after the call began.
     while state().await == JobState::Queued {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(state().await, JobState::Running, "what runs is kept, however old");
+    assert_eq!(
+        state().await,
+        JobState::Running,
+        "what runs is kept, however old"
+    );
 }
 
 #[tokio::test]
@@ -467,7 +784,10 @@ async fn malformed_row_is_an_error_and_hides_no_other() {
     }
     engine.shutdown().await;
     let file = place.folder.path().join("helmdeck.db");
-    for (id, change) in [(&ids[0], "state = 'dancing'"), (&ids[1], "artifacts = '[{]'")] {
+    for (id, change) in [
+        (&ids[0], "state = 'dancing'"),
+        (&ids[1], "artifacts = '[{]'"),
+    ] {
         let status = std::process::Command::new("sqlite3")
             .arg(&file)
             .arg(format!("UPDATE jobs SET {change} WHERE id = '{id}'"))
@@ -477,9 +797,18 @@ async fn malformed_row_is_an_error_and_hides_no_other() {
     }
     let after = place.engine(None);
     for id in &ids[..2] {
-        assert_eq!(after.job(None, id).await.unwrap_err().code(), Code::Internal);
-        assert_eq!(after.job(Some(&who("b")), id).await.unwrap_err().code(), Code::NotFound);
+        assert_eq!(
+            after.job(None, id).await.unwrap_err().code(),
+            Code::Internal
+        );
+        assert_eq!(
+            after.job(Some(&who("b")), id).await.unwrap_err().code(),
+            Code::NotFound
+        );
     }
     let listed = after.jobs(None, &JobQuery::default()).await.unwrap().jobs;
-    assert_eq!(listed.into_iter().map(|job| job.id).collect::<Vec<_>>(), [ids[2].clone()]);
+    assert_eq!(
+        listed.into_iter().map(|job| job.id).collect::<Vec<_>>(),
+        [ids[2].clone()]
+    );
 }

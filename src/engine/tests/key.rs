@@ -9,13 +9,18 @@ use helmdeck_testkit::call;
 
 async fn key(engine: &EngineFixture, input: &str) -> String {
     let explained = engine.engine.explain(call("t.echo", input)).await;
-    explained.unwrap_or_else(|error| panic!("{input}: {error}")).stored_key.unwrap()
+    explained
+        .unwrap_or_else(|error| panic!("{input}: {error}"))
+        .stored_key
+        .unwrap()
 }
 
 /// Writes a value in one of its many spellings, chosen by `seed`.
 fn spell(value: &Value, seed: &mut u64) -> String {
     let mut next = |n: u64| {
-        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (*seed >> 33) % n
     };
     let space = [" ", "", "\n", "\t "][usize::try_from(next(4)).unwrap()];
@@ -27,20 +32,33 @@ fn spell(value: &Value, seed: &mut u64) -> String {
             _ => number.to_string(),
         },
         Value::String(text) if next(2) == 0 => {
-            format!("\"{}\"", text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<String>())
+            format!(
+                "\"{}\"",
+                text.encode_utf16()
+                    .map(|unit| format!("\\u{unit:04x}"))
+                    .collect::<String>()
+            )
         }
         Value::Array(items) => {
             let items: Vec<_> = items.iter().map(|item| spell(item, seed)).collect();
             format!("[{space}{}{space}]", items.join(&format!("{space},")))
         }
         Value::Object(object) => {
-            let mut members: Vec<_> = object.iter().map(|(name, value)| (name.clone(), spell(value, seed))).collect();
+            let mut members: Vec<_> = object
+                .iter()
+                .map(|(name, value)| (name.clone(), spell(value, seed)))
+                .collect();
             for index in (1..members.len()).rev() {
                 *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                members.swap(index, usize::try_from((*seed >> 33) % (index as u64 + 1)).unwrap());
+                members.swap(
+                    index,
+                    usize::try_from((*seed >> 33) % (index as u64 + 1)).unwrap(),
+                );
             }
-            let members: Vec<_> =
-                members.into_iter().map(|(name, value)| format!("{}{space}:{value}", Value::from(name))).collect();
+            let members: Vec<_> = members
+                .into_iter()
+                .map(|(name, value)| format!("{}{space}:{value}", Value::from(name)))
+                .collect();
             format!("{{{space}{}{space}}}", members.join(","))
         }
         other => other.to_string(),
@@ -67,9 +85,16 @@ fn values() -> impl Strategy<Value = Value> {
 /// 10,000 spellings: 500 documents, 20 spellings each.
 #[test]
 fn ten_thousand_spellings_give_one_key_each_document() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let engine = runtime.block_on(async { EngineFixture::open(vec![echo("").0]).await });
-    let mut runner = TestRunner::new(Runs { cases: 500, failure_persistence: None, ..Runs::default() });
+    let mut runner = TestRunner::new(Runs {
+        cases: 500,
+        failure_persistence: None,
+        ..Runs::default()
+    });
     let seen = std::cell::RefCell::new(std::collections::HashMap::new());
     let strategy = (values(), any::<u64>(), any::<bool>());
     runner
@@ -97,19 +122,35 @@ fn ten_thousand_spellings_give_one_key_each_document() {
 async fn any_difference_is_another_key() {
     let engine = EngineFixture::open(vec![echo("").0]).await;
     let base = key(&engine, "{\"n\":9007199254740992}").await;
-    for input in
-        ["{\"n\":9007199254740993}", "{\"n\":9007199254740992,\"state\":\"all\"}", "{\"n\":9007199254740992.5}", "{}"]
-    {
+    for input in [
+        "{\"n\":9007199254740993}",
+        "{\"n\":9007199254740992,\"state\":\"all\"}",
+        "{\"n\":9007199254740992.5}",
+        "{}",
+    ] {
         assert_ne!(key(&engine, input).await, base, "{input}");
     }
     let mut other = call("t.echo", "{\"n\":9007199254740992}");
     other.identity = std::sync::Arc::new(helmdeck_core::Identity::new("local", "eve").unwrap());
-    assert_ne!(engine.engine.explain(other).await.unwrap().stored_key.unwrap(), base);
+    assert_ne!(
+        engine
+            .engine
+            .explain(other)
+            .await
+            .unwrap()
+            .stored_key
+            .unwrap(),
+        base
+    );
 
     for (memory, from, to) in [
         ("epoch = 2", "", ""),
         ("", "version = \"v1\"", "version = \"v2\""),
-        ("", "n = { type = \"number\" }", "n = { type = [\"number\", \"null\"] }"),
+        (
+            "",
+            "n = { type = \"number\" }",
+            "n = { type = [\"number\", \"null\"] }",
+        ),
         ("scope = \"shared\"", "", ""),
     ] {
         let (mut pack, _) = echo(memory);
@@ -118,7 +159,10 @@ async fn any_difference_is_another_key() {
         }
         let engine = EngineFixture::open(vec![pack]).await;
         assert_ne!(
-            key(&engine, "{\"n\":9007199254740992}").await.rsplit('/').next(),
+            key(&engine, "{\"n\":9007199254740992}")
+                .await
+                .rsplit('/')
+                .next(),
             base.rsplit('/').next(),
             "{memory}{to}"
         );

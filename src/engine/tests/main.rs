@@ -1,5 +1,10 @@
 //! Tests of the engine's public API, with real stores and a manual clock.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "tests"
+)]
 
 mod artifact_places;
 mod artifacts;

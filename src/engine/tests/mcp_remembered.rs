@@ -11,7 +11,9 @@ use serde_json::{Map, Value, json};
 use super::mcp::{CACHED, Fixture, run, text, tool};
 
 fn remembering(fixture: &Fixture, server: McpServer) -> Builder {
-    fixture.builder(server).remember_mcp(fixture.path().join("data/mcp"), None, true)
+    fixture
+        .builder(server)
+        .remember_mcp(fixture.path().join("data/mcp"), None, true)
 }
 
 /// A server that was started once, by an engine that has ended.
@@ -37,7 +39,10 @@ async fn remembered_tools_are_packs_without_a_start() {
     assert_eq!(starts(&fixture), 1, "nothing was started to say so");
     assert!(engine.mcp_servers()[0].remembered);
     assert_eq!(text(&run(&engine, "team.read").await.unwrap()), "call 2");
-    assert_eq!((starts(&fixture), engine.mcp_servers()[0].remembered), (2, false));
+    assert_eq!(
+        (starts(&fixture), engine.mcp_servers()[0].remembered),
+        (2, false)
+    );
     engine.shutdown().await;
 }
 
@@ -60,21 +65,43 @@ async fn hit_needs_no_running_server() {
     fixture.manifest("read.toml", "team.read", "count", CACHED);
     let clock = Arc::new(ManualClock::default());
     let memory = memory(Arc::clone(&clock) as Arc<dyn Clock>).await;
-    let engine =
-        || remembering(&fixture, fixture.server()).memory(memory.clone()).clock(Arc::clone(&clock) as _).build();
+    let engine = || {
+        remembering(&fixture, fixture.server())
+            .memory(memory.clone())
+            .clock(Arc::clone(&clock) as _)
+            .build()
+    };
     let first = engine();
     let outcome = first.call(call("team.read", "{}")).await.unwrap();
     assert_eq!(outcome.cache.unwrap().status, CacheStatus::Miss);
     first.memory().unwrap().flush().await;
-    fixture.until("the tools to be kept", || fixture.path().join("data/mcp/x.json").exists()).await;
+    fixture
+        .until("the tools to be kept", || {
+            fixture.path().join("data/mcp/x.json").exists()
+        })
+        .await;
     fixture.write("refuse", "");
     let second = engine();
     let outcome = second.call(call("team.read", "{}")).await.unwrap();
-    assert_eq!((outcome.cache.unwrap().status, starts(&fixture)), (CacheStatus::Hit, 1));
-    let error = second.call(call("team.read", r#"{"other":1}"#)).await.unwrap_err();
-    assert_eq!(error.code(), Code::HandlerFailed, "what is not in the store says why: {error}");
+    assert_eq!(
+        (outcome.cache.unwrap().status, starts(&fixture)),
+        (CacheStatus::Hit, 1)
+    );
+    let error = second
+        .call(call("team.read", r#"{"other":1}"#))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.code(),
+        Code::HandlerFailed,
+        "what is not in the store says why: {error}"
+    );
     let hit = second.call(call("team.read", "{}")).await.unwrap();
-    assert_eq!(hit.cache.unwrap().status, CacheStatus::Hit, "also after the server failed");
+    assert_eq!(
+        hit.cache.unwrap().status,
+        CacheStatus::Hit,
+        "also after the server failed"
+    );
     second.shutdown().await;
     first.shutdown().await;
 }
@@ -84,13 +111,24 @@ async fn changed_tool_never_answers_old_contract() {
     let fixture = Fixture::new();
     fixture.manifest("read.toml", "team.read", "count", CACHED);
     started_once(&fixture).await;
-    let described = json!({"name": "count", "description": "new", "inputSchema": {"type": "object"}});
+    let described =
+        json!({"name": "count", "description": "new", "inputSchema": {"type": "object"}});
     fixture.write("tools.json", &json!([described]).to_string());
     let clock = Arc::new(ManualClock::default());
     let memory = memory(Arc::clone(&clock) as Arc<dyn Clock>).await;
-    let engine = remembering(&fixture, fixture.server()).memory(memory).clock(clock as _).build();
-    assert_eq!(engine.pack("mcp.x.count", None).unwrap().description, "does count");
-    assert_eq!(text(&run(&engine, "team.read").await.unwrap()), "call 2", "called once, under the new contract");
+    let engine = remembering(&fixture, fixture.server())
+        .memory(memory)
+        .clock(clock as _)
+        .build();
+    assert_eq!(
+        engine.pack("mcp.x.count", None).unwrap().description,
+        "does count"
+    );
+    assert_eq!(
+        text(&run(&engine, "team.read").await.unwrap()),
+        "call 2",
+        "called once, under the new contract"
+    );
     assert_eq!(engine.pack("mcp.x.count", None).unwrap().description, "new");
     let again = engine.call(call("team.read", "{}")).await.unwrap();
     assert_eq!(again.cache.unwrap().status, CacheStatus::Hit);
@@ -102,18 +140,27 @@ async fn changed_tool_never_answers_old_contract() {
 async fn new_tool_is_found_by_its_call() {
     let fixture = Fixture::new();
     started_once(&fixture).await;
-    let tools = json!([tool("count", json!({"type": "object"})), tool("fresh", json!({"type": "object"}))]);
+    let tools = json!([
+        tool("count", json!({"type": "object"})),
+        tool("fresh", json!({"type": "object"}))
+    ]);
     fixture.write("tools.json", &tools.to_string());
     fixture.manifest("fresh.toml", "team.fresh", "fresh", "");
     let engine = remembering(&fixture, fixture.server()).build();
-    assert!(engine.needs_import(), "the manifest waits and is not refused");
+    assert!(
+        engine.needs_import(),
+        "the manifest waits and is not refused"
+    );
     engine.await_tool("mcp__x__fresh").await.unwrap();
     assert!(engine.pack("mcp.x.fresh", None).is_ok() && engine.pack("team.fresh", None).is_ok());
     engine.shutdown().await;
 }
 
 fn named(fixture: &Fixture, name: &str) -> McpServer {
-    McpServer { name: name.into(), ..fixture.server() }
+    McpServer {
+        name: name.into(),
+        ..fixture.server()
+    }
 }
 
 #[tokio::test]
@@ -122,15 +169,28 @@ async fn first_list_waits_for_slow_not_broken_servers() {
     slow.write("delay", "1");
     hangs.write("mute", "");
     broken.write("refuse", "");
-    let impatient = McpServer { start_timeout: Duration::from_secs(3), ..named(&hangs, "hangs") };
-    let engine = slow.builder(named(&slow, "slow")).mcp(vec![impatient, named(&broken, "broken")]).build();
+    let impatient = McpServer {
+        start_timeout: Duration::from_secs(3),
+        ..named(&hangs, "hangs")
+    };
+    let engine = slow
+        .builder(named(&slow, "slow"))
+        .mcp(vec![impatient, named(&broken, "broken")])
+        .build();
     engine.import_in_background();
     assert!(!engine.packs_settled().await, "two are not known");
     assert!(engine.pack("mcp.slow.count", None).is_ok());
-    let states: Vec<_> = engine.mcp_servers().iter().map(|server| server.state).collect();
+    let states: Vec<_> = engine
+        .mcp_servers()
+        .iter()
+        .map(|server| server.state)
+        .collect();
     assert_eq!(states[2], "up", "{states:?}");
     let refused = engine.refused();
-    assert!(refused.iter().any(|error| error.file == "mcp:broken"), "{refused:?}");
+    assert!(
+        refused.iter().any(|error| error.file == "mcp:broken"),
+        "{refused:?}"
+    );
     engine.shutdown().await;
 }
 
@@ -143,10 +203,17 @@ async fn server_that_starts_again_stays_refused() {
     engine.packs_settled().await;
     broken.write("mute", "");
     std::fs::remove_file(broken.path().join("refuse")).unwrap();
-    broken.until("the second start", || engine.mcp_servers()[0].state == "starting").await;
+    broken
+        .until("the second start", || {
+            engine.mcp_servers()[0].state == "starting"
+        })
+        .await;
     engine.reload();
     let refused = engine.refused();
-    assert!(refused.iter().any(|error| error.file == "mcp:broken"), "{refused:?}");
+    assert!(
+        refused.iter().any(|error| error.file == "mcp:broken"),
+        "{refused:?}"
+    );
     engine.shutdown().await;
 }
 
@@ -157,7 +224,10 @@ async fn call_of_pending_manifest_waits_or_explains() {
     broken.write("refuse", "");
     slow.manifest("good.toml", "team.good", "count", "");
     slow.write("packs/bad.toml", "name = \"team.bad\"\nversion = \"v1\"\ndescription = \"x\"\n[handler]\nmcp = { server = \"b\", tool = \"t\" }\n");
-    let engine = slow.builder(slow.server()).mcp(vec![named(&broken, "b")]).build();
+    let engine = slow
+        .builder(slow.server())
+        .mcp(vec![named(&broken, "b")])
+        .build();
     engine.import_in_background();
     engine.await_tool("team__good").await.unwrap();
     assert!(engine.pack("team.good", None).is_ok());
@@ -207,7 +277,10 @@ async fn exploding_schema_is_refused_with_reason() {
     assert_eq!(engine.packs().len(), 1, "the good one is there");
     for name in ["mcp.x.in", "mcp.x.out", "team.tower"] {
         let error = engine.pack(name, None).unwrap_err();
-        assert!(error.message().contains("unfolds to more than 100000"), "{name}: {error}");
+        assert!(
+            error.message().contains("unfolds to more than 100000"),
+            "{name}: {error}"
+        );
     }
     engine.shutdown().await;
 }
@@ -221,26 +294,44 @@ async fn ambiguous_json_answers_fail_at_once() {
         fixture.write("nested.json", answer);
         let error = run(&engine, "mcp.x.nested").await.unwrap_err();
         assert_eq!(error.code(), Code::InvalidOutput, "{error}");
-        assert!(error.message().contains("deeper than 128 levels, a key twice"), "{error}");
+        assert!(
+            error
+                .message()
+                .contains("deeper than 128 levels, a key twice"),
+            "{error}"
+        );
     }
     fixture.write("nested.json", r#"{"a":{"a":1}}"#);
-    assert_eq!(run(&engine, "mcp.x.nested").await.unwrap(), json!({"a": {"a": 1}}));
+    assert_eq!(
+        run(&engine, "mcp.x.nested").await.unwrap(),
+        json!({"a": {"a": 1}})
+    );
     engine.shutdown().await;
 }
 
 #[tokio::test]
 async fn long_descriptions_and_lists_are_cut() {
     let fixture = Fixture::new();
-    let mut tools: Vec<Value> = (0..600).map(|n| tool(&format!("t{n}"), json!({"type": "object"}))).collect();
+    let mut tools: Vec<Value> = (0..600)
+        .map(|n| tool(&format!("t{n}"), json!({"type": "object"})))
+        .collect();
     tools[0]["description"] = "x".repeat(1_000_000).into();
     tools[0]["title"] = "y".repeat(1_000_000).into();
     fixture.write("tools.json", &Value::from(tools).to_string());
     let engine = fixture.engine();
     engine.import_all(STUCK).await;
     let pack = engine.pack("mcp.x.t0", None).unwrap();
-    assert_eq!((pack.description.len(), pack.title.unwrap().len()), (8 << 10, 200));
+    assert_eq!(
+        (pack.description.len(), pack.title.unwrap().len()),
+        (8 << 10, 200)
+    );
     assert_eq!(engine.packs().len(), 500);
     let refused = engine.refused();
-    assert!(refused.iter().any(|error| error.message.contains("more than 500 tools")), "{refused:?}");
+    assert!(
+        refused
+            .iter()
+            .any(|error| error.message.contains("more than 500 tools")),
+        "{refused:?}"
+    );
     engine.shutdown().await;
 }

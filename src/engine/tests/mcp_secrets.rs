@@ -15,15 +15,19 @@ const PART: &str = "canary-";
 
 /// Asserts that errors of a server that cannot be started do not contain its secret.
 ///
-/// Checks what the caller gets, the cause in the log, the list of servers, and the refused packs. Returns message and
-/// cause.
+/// Checks what the caller gets, the cause in the log, the list of servers, and the refused packs.
+/// Returns message and cause.
 #[track_caller]
 fn told(engine: &Engine, error: &helmdeck_core::Error) -> String {
     let refused: Vec<String> = engine.refused().iter().map(ToString::to_string).collect();
     let status = &engine.mcp_servers()[0];
     assert_eq!((status.state, refused.len()), ("failed", 1), "{refused:?}");
     let status = status.error.clone().unwrap();
-    let said = format!("{error}\n{}\n{error:?}\n{status}\n{}", error.cause(), refused[0]);
+    let said = format!(
+        "{error}\n{}\n{error:?}\n{status}\n{}",
+        error.cause(),
+        refused[0]
+    );
     assert!(!said.contains(PART), "{said}");
     said
 }
@@ -31,8 +35,14 @@ fn told(engine: &Engine, error: &helmdeck_core::Error) -> String {
 #[tokio::test]
 async fn failed_start_never_leaks_server_secret() {
     for (file, words) in [
-        ("say_handshake", "refuses the handshake: no discovery for [secret]"),
-        ("say_list", "refused listing its tools: no tools for [secret]"),
+        (
+            "say_handshake",
+            "refuses the handshake: no discovery for [secret]",
+        ),
+        (
+            "say_list",
+            "refused listing its tools: no tools for [secret]",
+        ),
     ] {
         let fixture = Fixture::new();
         fixture.write(file, "");
@@ -50,9 +60,18 @@ async fn failed_start_never_leaks_server_secret() {
 async fn an_upstream_that_echoes_its_authorization_tells_nobody() {
     let echo = |status: &'static str, kind: &'static str, before: usize| {
         move |request: &Request| {
-            let given = request.headers.get("authorization").cloned().unwrap_or_default();
-            let header = format!("content-type: {kind}\r\nwww-authenticate: Bearer scope=\"{given}\"\r\n");
-            answer(status, &header, &format!("{}not for {given}", "x".repeat(before)))
+            let given = request
+                .headers
+                .get("authorization")
+                .cloned()
+                .unwrap_or_default();
+            let header =
+                format!("content-type: {kind}\r\nwww-authenticate: Bearer scope=\"{given}\"\r\n");
+            answer(
+                status,
+                &header,
+                &format!("{}not for {given}", "x".repeat(before)),
+            )
         }
     };
     for (status, kind, before) in [
@@ -93,23 +112,35 @@ async fn failed_call_never_leaks_server_secret() {
             let reports = Arc::new(Reports::default());
             let mut call = call("mcp.x.tell", &input);
             call.progress = Some(Arc::clone(&reports) as _);
-            let result = engine.call(call).await.map(|outcome| outcome.output.to_value());
+            let result = engine
+                .call(call)
+                .await
+                .map(|outcome| outcome.output.to_value());
             let reports = reports.0.lock().unwrap().clone();
             (result, reports)
         }
     };
     for (how, words) in [
         ("is_error", "tool \"tell\" failed: [secret] is wrong"),
-        ("rpc_error", "the MCP server \"x\" refused tool \"tell\" ran: [secret] is wrong"),
+        (
+            "rpc_error",
+            "the MCP server \"x\" refused tool \"tell\" ran: [secret] is wrong",
+        ),
     ] {
         let error = tell(how).await.0.unwrap_err();
         assert_eq!(error.message(), words);
         // And where only the beginning of the secret would fit.
         let error = tell(&format!("{how} cut")).await.0.unwrap_err();
         assert!(error.message().contains("xxx[secret]"), "{error}");
-        assert!(!error.message().contains("canary") && error.message().len() < 1200, "{error}");
+        assert!(
+            !error.message().contains("canary") && error.message().len() < 1200,
+            "{error}"
+        );
     }
-    assert_eq!(tell("progress").await.1, [(None, "[secret] with".to_owned())]);
+    assert_eq!(
+        tell("progress").await.1,
+        [(None, "[secret] with".to_owned())]
+    );
     let cut = tell("progress cut").await.1.remove(0).1;
     assert!(cut.ends_with("xxx[secret] ") && cut.len() == 1024, "{cut}");
     engine.shutdown().await;
@@ -118,7 +149,10 @@ async fn failed_call_never_leaks_server_secret() {
 #[tokio::test]
 async fn tool_list_never_leaks_server_secret() {
     let fixture = Fixture::new();
-    let mut listed = tool("count", json!({"type": "object", "description": format!("with {TOKEN}")}));
+    let mut listed = tool(
+        "count",
+        json!({"type": "object", "description": format!("with {TOKEN}")}),
+    );
     listed["description"] = format!("counts for {TOKEN}").into();
     fixture.write("tools.json", &Value::from(vec![listed]).to_string());
     let engine = fixture.engine();

@@ -12,11 +12,18 @@ const MISSING: &str = "a project: make one";
 
 fn pack(name: &str, need: Need) -> Builtin {
     let run = |_, _| async { Ok(Reply::json(Json::parse("{}").unwrap())) };
-    Builtin { need, ..function(&manifest(name, "", ""), run).0 }
+    Builtin {
+        need,
+        ..function(&manifest(name, "", ""), run).0
+    }
 }
 
 fn listed(engine: &Engine) -> Vec<String> {
-    engine.packs().iter().map(|pack| pack.name.to_string()).collect()
+    engine
+        .packs()
+        .iter()
+        .map(|pack| pack.name.to_string())
+        .collect()
 }
 
 /// Packs with each kind of need, and what meets the check.
@@ -24,7 +31,10 @@ fn packs() -> (Vec<Builtin>, Arc<AtomicBool>) {
     let there = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&there);
     let check = Need::check(move || (!seen.load(Ordering::SeqCst)).then_some(MISSING));
-    let packs = vec![pack("a.always", Need::Nothing), pack("m.memory", Need::Memory)];
+    let packs = vec![
+        pack("a.always", Need::Nothing),
+        pack("m.memory", Need::Memory),
+    ];
     let checked = ["p.one", "p.two"].map(|name| pack(name, check.clone()));
     (packs.into_iter().chain(checked).collect(), there)
 }
@@ -34,7 +44,10 @@ async fn unmet_needs_hide_packs_but_not_from_calls() {
     let engine = Engine::builder(patient()).builtins(packs().0).build();
     assert_eq!(listed(&engine), ["a.always"]);
     let all = engine.all_packs();
-    let waits: Vec<_> = all.iter().map(|pack| (pack.family(), pack.waits_for.is_some())).collect();
+    let waits: Vec<_> = all
+        .iter()
+        .map(|pack| (pack.family(), pack.waits_for.is_some()))
+        .collect();
     assert_eq!(waits, [("a", false), ("m", true), ("p", true), ("p", true)]);
     assert!(all[1].waits_for.unwrap().contains("HELMDECK_MEMORY_KEY"));
     assert_eq!(engine.pack("p.two", None).unwrap().waits_for, Some(MISSING));
@@ -47,10 +60,17 @@ async fn unmet_needs_hide_packs_but_not_from_calls() {
 async fn gate_one_lists_packs_that_need_memory() {
     let clock = Arc::new(ManualClock::default());
     let memory = memory(Arc::clone(&clock) as Arc<dyn Clock>).await;
-    let open = Engine::builder(patient()).builtins(packs().0).memory(memory).clock(clock).build();
+    let open = Engine::builder(patient())
+        .builtins(packs().0)
+        .memory(memory)
+        .clock(clock)
+        .build();
     assert_eq!(listed(&open), ["a.always", "m.memory"]);
     // The key is set, and the store is not open.
-    let shut = Engine::builder(patient()).builtins(packs().0).memory_unavailable("shut").build();
+    let shut = Engine::builder(patient())
+        .builtins(packs().0)
+        .memory_unavailable("shut")
+        .build();
     assert_eq!(listed(&shut), ["a.always", "m.memory"]);
 }
 
@@ -66,21 +86,33 @@ async fn reload_lists_packs_whose_need_is_met() {
     assert!(engine.revision() > before);
     for name in ["p.one", "p.two"] {
         let event = events.next().await.unwrap().unwrap();
-        assert!(matches!(&event.kind, EventKind::PackRegistered { pack, .. } if pack.as_str() == name), "{event:?}");
+        assert!(
+            matches!(&event.kind, EventKind::PackRegistered { pack, .. } if pack.as_str() == name),
+            "{event:?}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn server_notices_a_met_need() {
     let (packs, there) = packs();
-    let engine = Engine::builder(patient()).builtins(packs).watch(true).build();
+    let engine = Engine::builder(patient())
+        .builtins(packs)
+        .watch(true)
+        .build();
     let mut events = engine.events().subscribe();
     there.store(true, Ordering::SeqCst);
     let event = events.next().await.unwrap().unwrap();
-    assert!(matches!(event.kind, EventKind::PackRegistered { .. }), "{event:?}");
+    assert!(
+        matches!(event.kind, EventKind::PackRegistered { .. }),
+        "{event:?}"
+    );
     assert_eq!(listed(&engine).len(), 3);
     there.store(false, Ordering::SeqCst);
-    while !matches!(events.next().await.unwrap().unwrap().kind, EventKind::PackRemoved { .. }) {}
+    while !matches!(
+        events.next().await.unwrap().unwrap().kind,
+        EventKind::PackRemoved { .. }
+    ) {}
     assert_eq!(listed(&engine), ["a.always"]);
     engine.shutdown().await;
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use helmdeck_core::{CacheStatus, Clock, Code, Directive, Identity};
 use helmdeck_engine::{AuditConfig, CacheConfig, Config, Engine, Memory, Selector};
 use helmdeck_memory::{Change, Delete, Kind, Namespace, Reach, Store};
-use helmdeck_testkit::{Counted, ManualClock, ReplicaStore, call, keyring, patient, sealed_memory, until};
+use helmdeck_testkit::{
+    Counted, ManualClock, ReplicaStore, call, keyring, patient, sealed_memory, until,
+};
 
 use crate::support::{echo, status};
 
@@ -21,19 +23,44 @@ struct Replica {
 impl Replica {
     fn new(store: Arc<ReplicaStore>, clock: &Arc<ManualClock>) -> Self {
         let (pack, counted) = echo("tags = [\"repo:{repo}\"]");
-        let cache = CacheConfig { watch_interval: Duration::from_millis(1), ..patient().cache };
+        let cache = CacheConfig {
+            watch_interval: Duration::from_millis(1),
+            ..patient().cache
+        };
         // The audit reads its head before it writes: not during a test that counts reads.
-        let audit = AuditConfig { linger: Duration::from_secs(3600), ..AuditConfig::default() };
-        let engine = Engine::builder(Config { cache, audit, ..Config::default() })
-            .builtins(vec![pack])
-            .memory(Memory { store: Arc::clone(&store) as _, keyring: Arc::new(keyring()), system: None })
-            .clock(Arc::clone(clock) as _)
-            .build();
-        Self { engine, store, counted, clock: Arc::clone(clock) }
+        let audit = AuditConfig {
+            linger: Duration::from_secs(3600),
+            ..AuditConfig::default()
+        };
+        let engine = Engine::builder(Config {
+            cache,
+            audit,
+            ..Config::default()
+        })
+        .builtins(vec![pack])
+        .memory(Memory {
+            store: Arc::clone(&store) as _,
+            keyring: Arc::new(keyring()),
+            system: None,
+        })
+        .clock(Arc::clone(clock) as _)
+        .build();
+        Self {
+            engine,
+            store,
+            counted,
+            clock: Arc::clone(clock),
+        }
     }
 
     async fn run(&self, repo: &str) -> CacheStatus {
-        status(&self.engine.call(call("t.echo", &format!("{{\"repo\":\"{repo}\"}}"))).await.unwrap())
+        status(
+            &self
+                .engine
+                .call(call("t.echo", &format!("{{\"repo\":\"{repo}\"}}")))
+                .await
+                .unwrap(),
+        )
     }
 
     /// Says whether there is an answer.
@@ -54,30 +81,58 @@ impl Replica {
     }
 
     fn counts(&self, line: &str) -> bool {
-        self.engine.metrics().lines().any(|of_metrics| of_metrics == line)
+        self.engine
+            .metrics()
+            .lines()
+            .any(|of_metrics| of_metrics == line)
     }
 }
 
 async fn shared() -> (Arc<dyn Store>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::default());
-    (sealed_memory(Arc::clone(&clock) as Arc<dyn Clock>).await, clock)
+    (
+        sealed_memory(Arc::clone(&clock) as Arc<dyn Clock>).await,
+        clock,
+    )
 }
 
 async fn live(store: &Arc<dyn Store>) -> u64 {
-    store.stats().await.unwrap().rows_by_kind.get("cache").copied().unwrap_or(0)
+    store
+        .stats()
+        .await
+        .unwrap()
+        .rows_by_kind
+        .get("cache")
+        .copied()
+        .unwrap_or(0)
 }
 
 fn all(kind: Kind) -> Delete {
-    Delete::Prefix { namespace: None, kind: Some(kind), prefix: String::new() }
+    Delete::Prefix {
+        namespace: None,
+        kind: Some(kind),
+        prefix: String::new(),
+    }
 }
 
 fn tagged(tag: &str) -> Delete {
-    Delete::Tagged { whose: Reach::Everybody, kind: Kind::Cache, tag: tag.to_owned() }
+    Delete::Tagged {
+        whose: Reach::Everybody,
+        kind: Kind::Cache,
+        tag: tag.to_owned(),
+    }
 }
 
 fn written_by(tenant: &str, subject: &str, kind: Kind) -> Delete {
-    let whose = Reach::Caller { tenant: tenant.into(), subject: subject.into() };
-    Delete::Tagged { whose, kind, tag: "repo:a".to_owned() }
+    let whose = Reach::Caller {
+        tenant: tenant.into(),
+        subject: subject.into(),
+    };
+    Delete::Tagged {
+        whose,
+        kind,
+        tag: "repo:a".to_owned(),
+    }
 }
 
 #[tokio::test]
@@ -104,16 +159,36 @@ async fn notified_replica_drops_exactly_what_was_deleted() {
         prefix(Some(&nobody), None, ""),
         prefix(None, None, "t.ech/"),
         prefix(None, None, "t.echo/v1/x"),
-        Delete::Key { namespace: nobody.clone(), kind: Kind::Cache, key: oldest.clone() },
-        Delete::Key { namespace: mine.clone(), kind: Kind::Fact, key: oldest.clone() },
+        Delete::Key {
+            namespace: nobody.clone(),
+            kind: Kind::Cache,
+            key: oldest.clone(),
+        },
+        Delete::Key {
+            namespace: mine.clone(),
+            kind: Kind::Fact,
+            key: oldest.clone(),
+        },
         written_by("local", "nobody", Kind::Note),
         written_by("elsewhere", "local", Kind::Cache),
         written_by("local", "nobody", Kind::Cache),
-        Delete::Tagged { whose: Reach::One(nobody), kind: Kind::Cache, tag: "repo:a".to_owned() },
-        Delete::Tagged { whose: Reach::Everybody, kind: Kind::Note, tag: "repo:a".to_owned() },
+        Delete::Tagged {
+            whose: Reach::One(nobody),
+            kind: Kind::Cache,
+            tag: "repo:a".to_owned(),
+        },
+        Delete::Tagged {
+            whose: Reach::Everybody,
+            kind: Kind::Note,
+            tag: "repo:a".to_owned(),
+        },
     ];
     let concern = [
-        Delete::Key { namespace: mine.clone(), kind: Kind::Cache, key: oldest },
+        Delete::Key {
+            namespace: mine.clone(),
+            kind: Kind::Cache,
+            key: oldest,
+        },
         tagged("repo:a"),
         written_by("local", "local", Kind::Cache),
         prefix(Some(&mine), Some(Kind::Cache), "t.echo/"),
@@ -125,7 +200,9 @@ async fn notified_replica_drops_exactly_what_was_deleted() {
             replica.store.announce(Change::Deleted(nothing.clone()));
         }
         // Dropped last: then all earlier notifications have arrived.
-        replica.store.announce(Change::Deleted(tagged("repo:other")));
+        replica
+            .store
+            .announce(Change::Deleted(tagged("repo:other")));
         until("the news", async || !replica.has("other").await).await;
         assert!(replica.has("a").await && replica.has("b").await, "{n}");
         let whole = matches!(delete, Delete::Prefix { .. });
@@ -164,7 +241,10 @@ async fn lost_notifications_drop_everything_then_polling() {
     replica.store.fall_silent();
     until("the end of news", async || !replica.has("a").await).await;
     clock.advance(Duration::from_secs(61));
-    assert_eq!((replica.run("a").await, replica.run("a").await), (CacheStatus::Miss, CacheStatus::Hit));
+    assert_eq!(
+        (replica.run("a").await, replica.run("a").await),
+        (CacheStatus::Miss, CacheStatus::Hit)
+    );
     replica.settle().await;
     // The first reading after the end cannot know what was before it: deletes until one is noticed.
     until("a delete to be noticed", async || {
@@ -178,13 +258,20 @@ async fn lost_notifications_drop_everything_then_polling() {
 async fn queued_answer_from_before_remote_purge_is_dropped() {
     for told in [true, false] {
         let (store, clock) = shared().await;
-        let way = if told { ReplicaStore::announcing(&store) } else { ReplicaStore::silent(&store) };
+        let way = if told {
+            ReplicaStore::announcing(&store)
+        } else {
+            ReplicaStore::silent(&store)
+        };
         let replica = Replica::new(way, &clock);
         // Warm the hot tier, so that the arrival of the notification shows.
         replica.run("known").await;
         replica.settle().await;
         clock.advance(Duration::from_secs(1));
-        until("a reading of the generation", async || told || replica.store.reads() > 0).await;
+        until("a reading of the generation", async || {
+            told || replica.store.reads() > 0
+        })
+        .await;
         replica.store.before_write.shut();
         replica.run("being written").await;
         replica.store.before_write.reached().await;
@@ -197,7 +284,10 @@ async fn queued_answer_from_before_remote_purge_is_dropped() {
         replica.store.before_write.open();
         replica.settle().await;
         assert_eq!(live(&store).await, 0, "told: {told}");
-        assert!(replica.counts("helmdeck_cache_refused_total{reason=\"purged\"} 1"), "the queued one: {told}");
+        assert!(
+            replica.counts("helmdeck_cache_refused_total{reason=\"purged\"} 1"),
+            "the queued one: {told}"
+        );
         assert!(!replica.has("being written").await && !replica.has("queued").await);
         // Taking rows back does not notify processes that only see that a delete happened.
         assert_eq!(store.generation().await.unwrap(), if told { 2 } else { 1 });
@@ -233,7 +323,10 @@ async fn row_written_before_notification_is_taken_back() {
     newer.engine.call(refresh).await.unwrap();
     newer.settle().await;
     replica.store.announce(Change::Deleted(tagged("repo:b")));
-    until("the news", async || replica.run("b").await == CacheStatus::Miss).await;
+    until("the news", async || {
+        replica.run("b").await == CacheStatus::Miss
+    })
+    .await;
     replica.settle().await;
     assert_eq!(live(&store).await, 1);
 }
@@ -242,10 +335,15 @@ async fn row_written_before_notification_is_taken_back() {
 #[tokio::test]
 async fn newer_row_is_not_taken_back_for_older() {
     let folder = tempfile::tempdir().unwrap();
-    for url in ["memory:".to_owned(), format!("sqlite:{}", folder.path().join("memory.db").display())] {
+    for url in [
+        "memory:".to_owned(),
+        format!("sqlite:{}", folder.path().join("memory.db").display()),
+    ] {
         let clock = Arc::new(ManualClock::default());
         let config = helmdeck_memory::Config::default();
-        let store = helmdeck_memory::open(&url, keyring(), config, Arc::clone(&clock) as _).await.unwrap();
+        let store = helmdeck_memory::open(&url, keyring(), config, Arc::clone(&clock) as _)
+            .await
+            .unwrap();
         for heard_while_writing in [true, false] {
             let place = format!("{url}, heard while writing: {heard_while_writing}");
             let slow = Replica::new(ReplicaStore::announcing(&store), &clock);
@@ -270,7 +368,11 @@ async fn newer_row_is_not_taken_back_for_older() {
             slow.settle().await;
             assert_eq!(live(&store).await, 1, "the newer row stays: {place}");
             let third = Replica::new(ReplicaStore::silent(&store), &clock);
-            assert_eq!((third.run("a").await, third.counted.runs()), (CacheStatus::Hit, 0), "{place}");
+            assert_eq!(
+                (third.run("a").await, third.counted.runs()),
+                (CacheStatus::Hit, 0),
+                "{place}"
+            );
             // For the next round.
             store.delete(all(Kind::Cache)).await.unwrap();
             clock.advance(Duration::from_secs(61));
@@ -296,7 +398,10 @@ async fn notified_replica_doubts_rows_of_unnotified_one() {
     slow.settle().await;
     quick.settle().await;
     assert_eq!(live(&store).await, 1, "the outdated row is there");
-    assert_eq!((quick.run("a").await, quick.counted.runs()), (CacheStatus::Miss, 2));
+    assert_eq!(
+        (quick.run("a").await, quick.counted.runs()),
+        (CacheStatus::Miss, 2)
+    );
     quick.settle().await;
     clock.advance(Duration::from_secs(1));
     assert_eq!(quick.run("a").await, CacheStatus::Hit);
@@ -306,7 +411,11 @@ async fn notified_replica_doubts_rows_of_unnotified_one() {
 async fn own_deletes_invalidate_only_cached_answers() {
     for told in [true, false] {
         let (store, clock) = shared().await;
-        let way = if told { ReplicaStore::announcing(&store) } else { ReplicaStore::silent(&store) };
+        let way = if told {
+            ReplicaStore::announcing(&store)
+        } else {
+            ReplicaStore::silent(&store)
+        };
         let replica = Replica::new(way, &clock);
         replica.run("a").await;
         replica.run("b").await;
@@ -317,13 +426,30 @@ async fn own_deletes_invalidate_only_cached_answers() {
             beside.delete(all(Kind::Fact)).await.unwrap();
             // Time for several looks at the generation.
             tokio::time::sleep(Duration::from_millis(10)).await;
-            assert_eq!((replica.run("a").await, replica.run("b").await), (CacheStatus::Hit, CacheStatus::Hit));
+            assert_eq!(
+                (replica.run("a").await, replica.run("b").await),
+                (CacheStatus::Hit, CacheStatus::Hit)
+            );
         }
-        assert_eq!(replica.store.reads(), 2, "from the hot tier, which forgot nothing");
+        assert_eq!(
+            replica.store.reads(),
+            2,
+            "from the hot tier, which forgot nothing"
+        );
         beside.delete(tagged("repo:a")).await.unwrap();
-        assert!(!replica.has("a").await && replica.has("b").await, "told: {told}");
+        assert!(
+            !replica.has("a").await && replica.has("b").await,
+            "told: {told}"
+        );
         // Whatever namespaces a person has: all kinds at once.
-        beside.delete(Delete::Prefix { namespace: None, kind: None, prefix: String::new() }).await.unwrap();
+        beside
+            .delete(Delete::Prefix {
+                namespace: None,
+                kind: None,
+                prefix: String::new(),
+            })
+            .await
+            .unwrap();
         assert!(!replica.has("b").await);
     }
 }
@@ -337,11 +463,19 @@ async fn purging_replica_doubts_rows_of_unnotified_one() {
     slow.run("a").await;
     slow.store.before_write.reached().await;
     clock.advance(Duration::from_secs(1));
-    quick.engine.memory().unwrap().purge(Selector::Tag("repo:a".to_owned())).await;
+    quick
+        .engine
+        .memory()
+        .unwrap()
+        .purge(Selector::Tag("repo:a".to_owned()))
+        .await;
     slow.store.before_write.open();
     slow.settle().await;
     assert_eq!(live(&store).await, 1, "the outdated row is there");
-    assert_eq!((quick.run("a").await, quick.counted.runs()), (CacheStatus::Miss, 1));
+    assert_eq!(
+        (quick.run("a").await, quick.counted.runs()),
+        (CacheStatus::Miss, 1)
+    );
 }
 
 #[tokio::test]
@@ -356,6 +490,9 @@ async fn polling_engine_sees_remote_purge() {
         !there.has("a").await
     })
     .await;
-    assert_eq!((there.run("a").await, there.counted.runs()), (CacheStatus::Miss, 1));
+    assert_eq!(
+        (there.run("a").await, there.counted.runs()),
+        (CacheStatus::Miss, 1)
+    );
     assert_eq!(there.clock.now(), here.clock.now());
 }

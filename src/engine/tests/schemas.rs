@@ -31,11 +31,15 @@ fn wide(rule: &Value) -> Value {
 
 /// Schemas by the keyword that makes them expensive, each with its document.
 fn expensive() -> Vec<(&'static str, Value, Value)> {
-    let text: String =
-        (0..800_000_u32).map(|n| char::from(b'c' + (n.wrapping_mul(n) >> 7).to_le_bytes()[0] % 13)).collect();
+    let text: String = (0..800_000_u32)
+        .map(|n| char::from(b'c' + (n.wrapping_mul(n) >> 7).to_le_bytes()[0] % 13))
+        .collect();
     let text = json!(text);
     let arrays: Value = (0..3_000).map(|n| json!([n])).collect();
-    let members: Value = (0..20_000).map(|n| (format!("m{n}"), json!(n))).collect::<Map<_, _>>().into();
+    let members: Value = (0..20_000)
+        .map(|n| (format!("m{n}"), json!(n)))
+        .collect::<Map<_, _>>()
+        .into();
     let pattern = r"(\w|[a-c]x|\d)[^b]{1,60}$|q";
     let mut cases = vec![("branching", branching(), nested(100))];
     for (keyword, rule, value) in [
@@ -43,9 +47,21 @@ fn expensive() -> Vec<(&'static str, Value, Value)> {
         ("minLength", json!({"minLength": 1}), &text),
         ("const", json!({"const": arrays}), &arrays),
         ("uniqueItems", json!({"uniqueItems": true}), &arrays),
-        ("contains", json!({"contains": {"const": 1}, "minContains": 0, "maxContains": 1}), &arrays),
-        ("propertyNames", json!({"propertyNames": {"pattern": pattern}}), &members),
-        ("patternProperties", json!({"patternProperties": {pattern: true}}), &members),
+        (
+            "contains",
+            json!({"contains": {"const": 1}, "minContains": 0, "maxContains": 1}),
+            &arrays,
+        ),
+        (
+            "propertyNames",
+            json!({"propertyNames": {"pattern": pattern}}),
+            &members,
+        ),
+        (
+            "patternProperties",
+            json!({"patternProperties": {pattern: true}}),
+            &members,
+        ),
         (
             "unevaluatedProperties",
             json!({"properties": {"x": true}, "unevaluatedProperties": {"minimum": 0}}),
@@ -91,7 +107,10 @@ async fn beside(engine: &Engine, tool: &str, input: &str) -> (Error, u32) {
 async fn expensive_inputs_end_and_leave_the_runtime_alone() {
     let fixture = Fixture::new();
     let cases = expensive();
-    let tools: Value = cases.iter().map(|(keyword, schema, _)| tool(keyword, schema.clone())).collect();
+    let tools: Value = cases
+        .iter()
+        .map(|(keyword, schema, _)| tool(keyword, schema.clone()))
+        .collect();
     fixture.write("tools.json", &tools.to_string());
     let engine = fixture.engine();
     engine.import_all(Duration::from_secs(60)).await;
@@ -110,7 +129,8 @@ async fn expensive_answers_end_and_leave_the_runtime_alone() {
             continue;
         }
         let fixture = Fixture::new();
-        let described = json!({"name": "nested", "inputSchema": {"type": "object"}, "outputSchema": schema});
+        let described =
+            json!({"name": "nested", "inputSchema": {"type": "object"}, "outputSchema": schema});
         fixture.write("tools.json", &json!([described]).to_string());
         fixture.write("nested.json", &document.to_string());
         let engine = fixture.engine();
@@ -127,18 +147,27 @@ async fn expensive_answers_end_and_leave_the_runtime_alone() {
 #[tokio::test]
 async fn a_deadline_or_a_cancelled_call_ends_a_check() {
     let fixture = Fixture::new();
-    fixture.write("tools.json", &json!([tool("nested", branching())]).to_string());
+    fixture.write(
+        "tools.json",
+        &json!([tool("nested", branching())]).to_string(),
+    );
     fixture.write("nested.json", "{}");
     let engine = fixture.engine();
     engine.await_pack("mcp.x.nested").await.unwrap();
     let mut hurried = call("mcp.x.nested", &nested(100).to_string());
     hurried.deadline = Some(Instant::now() + Duration::from_millis(1));
-    assert_eq!(engine.call(hurried).await.unwrap_err().code(), Code::Timeout);
+    assert_eq!(
+        engine.call(hurried).await.unwrap_err().code(),
+        Code::Timeout
+    );
     let mut unwanted = call("mcp.x.nested", &nested(100).to_string());
     let cancel = CancellationToken::new();
     cancel.cancel();
     unwanted.cancel = Some(cancel);
-    assert_eq!(engine.call(unwanted).await.unwrap_err().code(), Code::Cancelled);
+    assert_eq!(
+        engine.call(unwanted).await.unwrap_err().code(),
+        Code::Cancelled
+    );
     // The threads are free again: what is quick is quick.
     assert_eq!(run(&engine, "mcp.x.nested").await.unwrap(), json!({}));
     engine.shutdown().await;
@@ -156,6 +185,9 @@ async fn defaults_make_no_input_too_large() {
     let input = json!({"a": vec![json!({}); 1_000]}).to_string();
     let error = engine.call(call("mcp.x.nested", &input)).await.unwrap_err();
     assert_eq!(error.code(), Code::TooLarge, "{error}");
-    assert!(error.to_string().contains("defaults of the schema"), "{error}");
+    assert!(
+        error.to_string().contains("defaults of the schema"),
+        "{error}"
+    );
     engine.shutdown().await;
 }

@@ -25,7 +25,11 @@ async fn scopes_separate_callers_and_shared_joins_tenant() {
         who("t", "a", Some("s2")),
     ];
     // Without a session, an answer of scope `session` is not stored: those three callers run twice.
-    for (memory, runs) in [("scope = \"caller\"", 3), ("scope = \"session\"", 8), ("scope = \"shared\"", 2)] {
+    for (memory, runs) in [
+        ("scope = \"caller\"", 3),
+        ("scope = \"session\"", 8),
+        ("scope = \"shared\"", 2),
+    ] {
         let (pack, counted) = echo(memory);
         let engine = EngineFixture::open(vec![pack]).await;
         for _ in 0..2 {
@@ -45,13 +49,36 @@ async fn session_scope_without_session_bypasses_with_reason() {
     let engine = EngineFixture::open(vec![pack]).await;
     for runs in 1..=2 {
         let info = engine.run("t.echo", "{}").await.cache.unwrap();
-        assert_eq!((info.status, info.reason, counted.runs()), (CacheStatus::Bypass, Some("no_session"), runs));
+        assert_eq!(
+            (info.status, info.reason, counted.runs()),
+            (CacheStatus::Bypass, Some("no_session"), runs)
+        );
     }
-    let rows = engine.engine.memory().unwrap().store().stats().await.unwrap().rows_by_kind.get("cache").copied();
+    let rows = engine
+        .engine
+        .memory()
+        .unwrap()
+        .store()
+        .stats()
+        .await
+        .unwrap()
+        .rows_by_kind
+        .get("cache")
+        .copied();
     assert_eq!(rows, None);
-    let told = engine.engine.explain(call("t.echo", "{}")).await.unwrap_err();
-    assert!(told.code() == Code::Conflict && told.message().contains("no_session"), "{told:?}");
-    let only = engine.call(directed("{}", Directive::OnlyIfCached)).await.unwrap_err();
+    let told = engine
+        .engine
+        .explain(call("t.echo", "{}"))
+        .await
+        .unwrap_err();
+    assert!(
+        told.code() == Code::Conflict && told.message().contains("no_session"),
+        "{told:?}"
+    );
+    let only = engine
+        .call(directed("{}", Directive::OnlyIfCached))
+        .await
+        .unwrap_err();
     assert_eq!(only.code(), Code::CacheMiss);
 }
 
@@ -75,10 +102,19 @@ async fn anonymous_caller_never_shares_with_a_tenant() {
     let engine = EngineFixture::open(vec![pack]).await;
     let mut ask = call("t.echo", "{}");
     ask.identity = Arc::new(Identity::new("local", "somebody").unwrap());
-    assert_eq!(status(&engine.call(ask.clone()).await.unwrap()), CacheStatus::Miss);
+    assert_eq!(
+        status(&engine.call(ask.clone()).await.unwrap()),
+        CacheStatus::Miss
+    );
     ask.identity = Arc::new(Identity::anonymous());
-    assert_eq!(status(&engine.call(ask.clone()).await.unwrap()), CacheStatus::Miss);
-    assert_eq!(status(&engine.call(ask.clone()).await.unwrap()), CacheStatus::Hit);
+    assert_eq!(
+        status(&engine.call(ask.clone()).await.unwrap()),
+        CacheStatus::Miss
+    );
+    assert_eq!(
+        status(&engine.call(ask.clone()).await.unwrap()),
+        CacheStatus::Hit
+    );
     ask.identity = Arc::new(Identity::new("local", "else").unwrap());
     assert_eq!(
         status(&engine.call(ask).await.unwrap()),
@@ -100,8 +136,16 @@ async fn answers_of_pinned_sessions_are_never_shared() {
         };
         let pinned = "{\"_session_id\": \"s\"}";
         assert_eq!(run("a", pinned).await, CacheStatus::Miss);
-        assert_eq!(run("a", " {\"_session_id\": \"s\"}").await, CacheStatus::Hit, "{scope}");
-        let unpinned = if scope == "session" { CacheStatus::Bypass } else { CacheStatus::Miss };
+        assert_eq!(
+            run("a", " {\"_session_id\": \"s\"}").await,
+            CacheStatus::Hit,
+            "{scope}"
+        );
+        let unpinned = if scope == "session" {
+            CacheStatus::Bypass
+        } else {
+            CacheStatus::Miss
+        };
         for (user, input, wanted) in [
             ("b", pinned, CacheStatus::Miss),
             ("b", "{}", unpinned),

@@ -14,7 +14,11 @@ use crate::support::status;
 /// A pack of scope `shared` that writes a file and then waits for a permit.
 fn writer(gate: &Arc<Semaphore>, started: &Arc<Semaphore>) -> (Builtin, Counted) {
     let (gate, started) = (Arc::clone(gate), Arc::clone(started));
-    let text = manifest("t.file", "read_only = true", "[memory]\ncache = true\nttl = \"60s\"\nscope = \"shared\"");
+    let text = manifest(
+        "t.file",
+        "read_only = true",
+        "[memory]\ncache = true\nttl = \"60s\"\nscope = \"shared\"",
+    );
     function(&text, move |cx, _| {
         let (gate, started) = (Arc::clone(&gate), Arc::clone(&started));
         async move {
@@ -30,8 +34,13 @@ async fn engine(pack: Builtin) -> (Engine, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::default());
     let memory = memory(Arc::clone(&clock) as _).await;
-    let builder = Engine::builder(patient()).builtins(vec![pack]).memory(memory);
-    (builder.artifacts(folder.path()).clock(clock).build(), folder)
+    let builder = Engine::builder(patient())
+        .builtins(vec![pack])
+        .memory(memory);
+    (
+        builder.artifacts(folder.path()).clock(clock).build(),
+        folder,
+    )
 }
 
 fn by(user: &Identity) -> Call {
@@ -45,7 +54,14 @@ async fn assert_own(engine: &Engine, outcome: &Outcome, owner: &Identity, other:
     assert_eq!(outcome.artifacts.len(), 1);
     for artifact in outcome.artifacts.iter() {
         assert_eq!(engine.artifact(owner, &artifact.key).await.unwrap().1, "x");
-        assert_eq!(engine.artifact(other, &artifact.key).await.unwrap_err().code(), Code::NotFound);
+        assert_eq!(
+            engine
+                .artifact(other, &artifact.key)
+                .await
+                .unwrap_err()
+                .code(),
+            Code::NotFound
+        );
     }
 }
 
@@ -63,8 +79,22 @@ async fn shared_answer_with_artifacts_is_not_stored() {
     }
     assert_eq!(counted.runs(), 3);
     let metrics = engine.metrics();
-    assert!(metrics.contains("helmdeck_cache_refused_total{reason=\"shared_artifact\"} 3"), "{metrics}");
-    assert_eq!(engine.memory().unwrap().store().stats().await.unwrap().rows_by_kind.get("cache"), None);
+    assert!(
+        metrics.contains("helmdeck_cache_refused_total{reason=\"shared_artifact\"} 3"),
+        "{metrics}"
+    );
+    assert_eq!(
+        engine
+            .memory()
+            .unwrap()
+            .store()
+            .stats()
+            .await
+            .unwrap()
+            .rows_by_kind
+            .get("cache"),
+        None
+    );
 }
 
 #[tokio::test]
@@ -85,5 +115,8 @@ async fn waiters_of_shared_answer_get_own_artifacts() {
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
     assert_own(&engine, &first, &alice, &bob).await;
     assert_own(&engine, &second, &bob, &alice).await;
-    assert_eq!((status(&first), status(&second), counted.runs()), (CacheStatus::Miss, CacheStatus::Miss, 2));
+    assert_eq!(
+        (status(&first), status(&second), counted.runs()),
+        (CacheStatus::Miss, CacheStatus::Miss, 2)
+    );
 }

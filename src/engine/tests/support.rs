@@ -21,7 +21,11 @@ impl EngineFixture {
     pub(crate) async fn with(builtins: Vec<Builtin>, config: Config) -> Self {
         let clock = Arc::new(ManualClock::default());
         let memory = memory(Arc::clone(&clock) as Arc<dyn Clock>).await;
-        let engine = Engine::builder(config).builtins(builtins).memory(memory).clock(Arc::clone(&clock) as _).build();
+        let engine = Engine::builder(config)
+            .builtins(builtins)
+            .memory(memory)
+            .clock(Arc::clone(&clock) as _)
+            .build();
         assert!(engine.refused().is_empty(), "{:?}", engine.refused());
         Self { engine, clock }
     }
@@ -29,13 +33,18 @@ impl EngineFixture {
     /// An engine with gate 1 shut.
     pub(crate) fn shut(builtins: Vec<Builtin>) -> Self {
         let clock = Arc::new(ManualClock::default());
-        let engine = Engine::builder(patient()).builtins(builtins).clock(Arc::clone(&clock) as _).build();
+        let engine = Engine::builder(patient())
+            .builtins(builtins)
+            .clock(Arc::clone(&clock) as _)
+            .build();
         assert!(engine.refused().is_empty(), "{:?}", engine.refused());
         Self { engine, clock }
     }
 
     pub(crate) async fn run(&self, pack: &str, input: &str) -> Outcome {
-        self.call(helmdeck_testkit::call(pack, input)).await.unwrap()
+        self.call(helmdeck_testkit::call(pack, input))
+            .await
+            .unwrap()
     }
 
     pub(crate) async fn call(&self, call: Call) -> helmdeck_core::Result<Outcome> {
@@ -60,10 +69,18 @@ pub(crate) fn status(outcome: &Outcome) -> CacheStatus {
 /// `memory` is added to `[memory]`.
 pub(crate) fn echo(memory: &str) -> (Builtin, Counted) {
     let runs = std::sync::atomic::AtomicUsize::new(0);
-    let text = manifest("t.echo", "read_only = true", &format!("[memory]\ncache = true\nttl = \"60s\"\n{memory}"));
+    let text = manifest(
+        "t.echo",
+        "read_only = true",
+        &format!("[memory]\ncache = true\nttl = \"60s\"\n{memory}"),
+    );
     function(&with_input(&text), move |_, input: Json| {
         let n = runs.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
-        async move { Ok(Reply::json(Json::parse(format!("{{\"n\":{n},\"input\":{}}}", input.as_str())).unwrap())) }
+        async move {
+            Ok(Reply::json(
+                Json::parse(format!("{{\"n\":{n},\"input\":{}}}", input.as_str())).unwrap(),
+            ))
+        }
     })
 }
 

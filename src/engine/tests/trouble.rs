@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use helmdeck_core::{
-    Builtin, CacheInfo, CacheStatus, Caching, Code, Context, Directive, Error, Handler, Identity, Json, Outcome, Quota,
-    Reply, Result, Upstream,
+    Builtin, CacheInfo, CacheStatus, Caching, Code, Context, Directive, Error, Handler, Identity,
+    Json, Outcome, Quota, Reply, Result, Upstream,
 };
 use helmdeck_engine::{Engine, Memory, Selector};
 use helmdeck_system::System;
@@ -48,8 +48,11 @@ impl Service {
     /// Makes a pack that asks this service.
     fn pack(self: &Arc<Self>, name: &str, memory: &str) -> Builtin {
         let input = "[input]\ntype = \"object\"\n";
-        let text =
-            manifest(name, "read_only = true", &format!("{input}[memory]\ncache = true\nttl = \"60s\"\n{memory}"));
+        let text = manifest(
+            name,
+            "read_only = true",
+            &format!("{input}[memory]\ncache = true\nttl = \"60s\"\n{memory}"),
+        );
         Builtin {
             file: "test.toml",
             manifest: Box::leak(text.into_boxed_str()),
@@ -65,7 +68,9 @@ struct Asks(Arc<Service>);
 impl Handler for Asks {
     async fn run(&self, context: Context, _: Json) -> Result<Reply> {
         let n = self.0.requests.fetch_add(1, Ordering::SeqCst) + 1;
-        self.0.covered.fetch_add(usize::from(context.covered), Ordering::SeqCst);
+        self.0
+            .covered
+            .fetch_add(usize::from(context.covered), Ordering::SeqCst);
         let gate = self.0.slow.lock().clone();
         if let Some(gate) = gate {
             gate.acquire().await.unwrap().forget();
@@ -74,17 +79,26 @@ impl Handler for Asks {
             return Err(error);
         }
         let remaining = self.0.remaining.load(Ordering::SeqCst);
-        let quota = (remaining != NO_QUOTA).then_some(Quota { remaining, reset: Duration::from_secs(900) });
+        let quota = (remaining != NO_QUOTA).then_some(Quota {
+            remaining,
+            reset: Duration::from_secs(900),
+        });
         if context.stale.is_some() {
             return Ok(Reply::not_modified().with_quota(quota));
         }
         let output = Json::parse(format!("{{\"n\":{n}}}")).unwrap();
-        let reply = Reply::json(output).with_validator("v").with_quota(quota).with_upstream_calls(1);
+        let reply = Reply::json(output)
+            .with_validator("v")
+            .with_quota(quota)
+            .with_upstream_calls(1);
         Ok(reply.with_caching(*self.0.caching.lock()))
     }
 
     fn upstream(&self) -> Option<Upstream> {
-        Some(Upstream { name: "api.example".to_owned(), keep_quota: 100 })
+        Some(Upstream {
+            name: "api.example".to_owned(),
+            keep_quota: 100,
+        })
     }
 }
 
@@ -117,18 +131,34 @@ async fn covered_upstream_is_asked_once_a_wait() {
             assert_eq!(info.status, CacheStatus::Stale);
             if !asked {
                 assert_eq!(info.reason, Some("upstream_backoff"), "{second} {n}");
-                assert!(info.retry_after.is_some_and(|after| after <= Duration::from_secs(10)), "{info:?}");
+                assert!(
+                    info.retry_after
+                        .is_some_and(|after| after <= Duration::from_secs(10)),
+                    "{info:?}"
+                );
             }
         }
         fixture.advance(1);
     }
-    assert!(service.requests() <= 1 + 5, "{} requests in 30 s", service.requests());
-    assert_eq!(service.covered.load(Ordering::SeqCst), service.requests() - 1, "no handler repeats what is covered");
+    assert!(
+        service.requests() <= 1 + 5,
+        "{} requests in 30 s",
+        service.requests()
+    );
+    assert_eq!(
+        service.covered.load(Ordering::SeqCst),
+        service.requests() - 1,
+        "no handler repeats what is covered"
+    );
     service.works();
     fixture.advance(10);
     assert_eq!(status(&fixture.run("t.a", "{}").await), CacheStatus::Miss);
     fixture.advance(61);
-    assert_eq!(status(&fixture.run("t.a", "{}").await), CacheStatus::Miss, "the wait is over");
+    assert_eq!(
+        status(&fixture.run("t.a", "{}").await),
+        CacheStatus::Miss,
+        "the wait is over"
+    );
 }
 
 #[tokio::test]
@@ -148,38 +178,63 @@ async fn failures_double_the_wait_up_to_a_minute() {
         fixture.advance(76);
         fixture.run("t.a", "{}").await;
     }
-    assert_eq!(service.requests() - 1 - in_a_minute, 10, "no wait is longer");
+    assert_eq!(
+        service.requests() - 1 - in_a_minute,
+        10,
+        "no wait is longer"
+    );
 }
 
 #[tokio::test]
 async fn limited_upstream_fails_misses_of_all_its_packs_at_once() {
     let service = Arc::new(Service::default());
-    let fixture = EngineFixture::open(vec![service.pack("t.a", COVERED), service.pack("t.b", "")]).await;
+    let fixture =
+        EngineFixture::open(vec![service.pack("t.a", COVERED), service.pack("t.b", "")]).await;
     for error in [limited(5), failed().of_upstream()] {
         service.fails(error.clone());
         let before = service.requests();
-        assert_eq!(fixture.call(call("t.b", "{}")).await.unwrap_err().code(), error.code());
+        assert_eq!(
+            fixture.call(call("t.b", "{}")).await.unwrap_err().code(),
+            error.code()
+        );
         for pack in ["t.a", "t.b"] {
             for directive in [Directive::Default, Directive::Refresh, Directive::Bypass] {
                 let mut call = call(pack, "{\"x\":1}");
                 call.directive = directive;
                 let refused = fixture.call(call).await.unwrap_err();
                 assert_eq!(refused.code(), Code::RateLimited);
-                assert!(refused.retry_after().is_some_and(|after| after <= Duration::from_secs(5)), "{refused:?}");
-                assert!(!refused.message().contains("slow down"), "another call's error is nobody else's");
+                assert!(
+                    refused
+                        .retry_after()
+                        .is_some_and(|after| after <= Duration::from_secs(5)),
+                    "{refused:?}"
+                );
+                assert!(
+                    !refused.message().contains("slow down"),
+                    "another call's error is nobody else's"
+                );
             }
         }
         assert_eq!(service.requests(), before + 1);
         fixture.advance(6);
         service.works();
         assert!(fixture.call(call("t.a", "{\"x\":2}")).await.is_ok());
-        assert!(fixture.call(call("t.b", &format!("{{\"x\":{before}}}"))).await.is_ok(), "one success ends the wait");
+        assert!(
+            fixture
+                .call(call("t.b", &format!("{{\"x\":{before}}}")))
+                .await
+                .is_ok(),
+            "one success ends the wait"
+        );
     }
     // What one request comes to is not the upstream's trouble.
     service.fails(failed());
     let before = service.requests();
     for n in 0..3 {
-        fixture.call(call("t.b", &format!("{{\"y\":{n}}}"))).await.unwrap_err();
+        fixture
+            .call(call("t.b", &format!("{{\"y\":{n}}}")))
+            .await
+            .unwrap_err();
     }
     assert_eq!(service.requests(), before + 3);
 }
@@ -204,20 +259,32 @@ async fn one_probe_at_a_time_ends_a_wait() {
         tokio::task::yield_now().await;
     }
     let refused = fixture.call(call("t.a", "{\"x\":2}")).await.unwrap_err();
-    assert_eq!((refused.code(), refused.retry_after()), (Code::RateLimited, Some(Duration::from_secs(1))));
-    assert_eq!(info(&fixture.run("t.a", "{}").await).reason, Some("upstream_backoff"));
+    assert_eq!(
+        (refused.code(), refused.retry_after()),
+        (Code::RateLimited, Some(Duration::from_secs(1)))
+    );
+    assert_eq!(
+        info(&fixture.run("t.a", "{}").await).reason,
+        Some("upstream_backoff")
+    );
     // A probe that nobody waits for any more lets the next one go.
     probe.abort();
     assert!(probe.await.unwrap_err().is_cancelled());
     *service.slow.lock() = None;
     service.works();
-    helmdeck_testkit::until("the next probe", async || fixture.call(call("t.a", "{\"x\":3}")).await.is_ok()).await;
+    helmdeck_testkit::until("the next probe", async || {
+        fixture.call(call("t.a", "{\"x\":3}")).await.is_ok()
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn failing_renewal_waits_too() {
     let service = Arc::new(Service::default());
-    let fixture = EngineFixture::open(vec![service.pack("t.a", "stale_while_revalidate = \"10m\"")]).await;
+    let fixture = EngineFixture::open(vec![
+        service.pack("t.a", "stale_while_revalidate = \"10m\""),
+    ])
+    .await;
     fixture.run("t.a", "{}").await;
     fixture.advance(61);
     service.fails(failed());
@@ -226,8 +293,15 @@ async fn failing_renewal_waits_too() {
         fixture.clock.advance(Duration::from_millis(10));
         tokio::task::yield_now().await;
     }
-    assert!((2..=4).contains(&(service.requests() - 1)), "{} renewals in 4 s", service.requests() - 1);
-    assert_eq!(info(&fixture.run("t.a", "{}").await).reason, Some("upstream_backoff"));
+    assert!(
+        (2..=4).contains(&(service.requests() - 1)),
+        "{} renewals in 4 s",
+        service.requests() - 1
+    );
+    assert_eq!(
+        info(&fixture.run("t.a", "{}").await).reason,
+        Some("upstream_backoff")
+    );
 }
 
 #[tokio::test]
@@ -240,14 +314,23 @@ async fn kept_quota_is_for_confirmations_only() {
     service.remaining.store(100, Ordering::SeqCst);
     fixture.run("t.a", "{\"x\":1}").await;
     let refused = fixture.call(call("t.a", "{\"x\":2}")).await.unwrap_err();
-    assert_eq!((refused.code(), refused.retry_after()), (Code::RateLimited, Some(Duration::from_secs(900))));
+    assert_eq!(
+        (refused.code(), refused.retry_after()),
+        (Code::RateLimited, Some(Duration::from_secs(900)))
+    );
     assert!(refused.message().contains("quota"), "{refused}");
     fixture.advance(61);
-    assert_eq!(status(&fixture.run("t.a", "{}").await), CacheStatus::Revalidated);
+    assert_eq!(
+        status(&fixture.run("t.a", "{}").await),
+        CacheStatus::Revalidated
+    );
     assert_eq!(service.requests(), 3);
     fixture.advance(900);
     service.remaining.store(5000, Ordering::SeqCst);
-    assert!(fixture.call(call("t.a", "{\"x\":2}")).await.is_ok(), "the quota is full again");
+    assert!(
+        fixture.call(call("t.a", "{\"x\":2}")).await.is_ok(),
+        "the quota is full again"
+    );
 }
 
 #[tokio::test]
@@ -258,7 +341,10 @@ async fn kept_quota_serves_stale_and_says_so() {
     fixture.run("t.a", "{}").await;
     fixture.advance(61);
     let info = info(&fixture.run("t.a", "{}").await);
-    assert_eq!((info.status, info.reason), (CacheStatus::Stale, Some("quota_kept")));
+    assert_eq!(
+        (info.status, info.reason),
+        (CacheStatus::Stale, Some("quota_kept"))
+    );
     assert_eq!(info.retry_after, Some(Duration::from_secs(900 - 61)));
     assert_eq!(service.requests(), 1);
 }
@@ -270,22 +356,40 @@ async fn waits_are_shared_and_outlive_a_restart() {
     let service = Arc::new(Service::default());
     let engine = async || -> Engine {
         let system = System::at(data.path().join("helmdeck.db"));
-        let memory = Memory { system: Some(system), ..memory(Arc::clone(&clock) as _).await };
+        let memory = Memory {
+            system: Some(system),
+            ..memory(Arc::clone(&clock) as _).await
+        };
         let pack = service.pack("t.a", COVERED);
-        Engine::builder(patient()).builtins(vec![pack]).memory(memory).clock(Arc::clone(&clock) as _).build()
+        Engine::builder(patient())
+            .builtins(vec![pack])
+            .memory(memory)
+            .clock(Arc::clone(&clock) as _)
+            .build()
     };
     let (one, two) = (engine().await, engine().await);
     service.fails(limited(30));
-    assert_eq!(one.call(call("t.a", "{}")).await.unwrap_err().code(), Code::RateLimited);
+    assert_eq!(
+        one.call(call("t.a", "{}")).await.unwrap_err().code(),
+        Code::RateLimited
+    );
     for other in [&two, &engine().await] {
         let refused = other.call(call("t.a", "{}")).await.unwrap_err();
-        assert!(refused.retry_after().is_some_and(|after| after > Duration::from_secs(20)), "{refused:?}");
+        assert!(
+            refused
+                .retry_after()
+                .is_some_and(|after| after > Duration::from_secs(20)),
+            "{refused:?}"
+        );
     }
     assert_eq!(service.requests(), 1);
     clock.advance(Duration::from_secs(40));
     service.works();
     assert!(one.call(call("t.a", "{}")).await.is_ok());
-    assert!(two.call(call("t.a", "{}")).await.is_ok(), "it is over everywhere");
+    assert!(
+        two.call(call("t.a", "{}")).await.is_ok(),
+        "it is over everywhere"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -299,14 +403,23 @@ async fn slow_upstream_keeps_nobody_waiting_beside_an_answer() {
     let started = tokio::time::Instant::now();
     for _ in 0..20 {
         let outcome = fixture.run("t.a", "{}").await;
-        assert_eq!((status(&outcome), info(&outcome).reason), (CacheStatus::Stale, Some("upstream_slow")));
+        assert_eq!(
+            (status(&outcome), info(&outcome).reason),
+            (CacheStatus::Stale, Some("upstream_slow"))
+        );
     }
-    assert_eq!(started.elapsed(), Duration::from_secs(1), "counted from the start of the run, which all share");
+    assert_eq!(
+        started.elapsed(),
+        Duration::from_secs(1),
+        "counted from the start of the run, which all share"
+    );
     assert_eq!(service.requests(), 2);
     // The run goes on without its callers, and renews the answer.
     gate.add_permits(1);
-    helmdeck_testkit::until("the renewed answer", async || status(&fixture.run("t.a", "{}").await) == CacheStatus::Hit)
-        .await;
+    helmdeck_testkit::until("the renewed answer", async || {
+        status(&fixture.run("t.a", "{}").await) == CacheStatus::Hit
+    })
+    .await;
     assert_eq!(service.requests(), 2);
 }
 
@@ -331,7 +444,10 @@ async fn one_run_satisfies_every_age() {
     gate.add_permits(30);
     for call in calls {
         let outcome = call.await.unwrap();
-        assert!(matches!(status(&outcome), CacheStatus::Miss | CacheStatus::Coalesced | CacheStatus::Hit));
+        assert!(matches!(
+            status(&outcome),
+            CacheStatus::Miss | CacheStatus::Coalesced | CacheStatus::Hit
+        ));
     }
     assert_eq!(service.requests(), 1);
 }
@@ -344,10 +460,16 @@ async fn no_cache_confirms_what_is_stored() {
     let mut refresh = call("t.a", "{}");
     refresh.directive = Directive::Refresh;
     let outcome = fixture.call(refresh.clone()).await.unwrap();
-    assert_eq!((status(&outcome), outcome.output.as_str()), (CacheStatus::Revalidated, "{\"n\":1}"));
+    assert_eq!(
+        (status(&outcome), outcome.output.as_str()),
+        (CacheStatus::Revalidated, "{\"n\":1}")
+    );
     // What is stored is never served to it unconfirmed.
     service.fails(failed());
-    assert_eq!(fixture.call(refresh).await.unwrap_err().code(), Code::HandlerFailed);
+    assert_eq!(
+        fixture.call(refresh).await.unwrap_err().code(),
+        Code::HandlerFailed
+    );
 }
 
 #[tokio::test]
@@ -355,14 +477,20 @@ async fn error_that_the_manifest_names_is_stored() {
     let service = Arc::new(Service::default());
     let writer = manifest("t.write", "", "[memory]\ninvalidates = [\"x\"]");
     let (writer, _) = helmdeck_testkit::function(&writer, |_, _| async { Reply::value(&1) });
-    let pack = service.pack("t.a", "tags = [\"x\"]\nerrors = { not_found = \"30s\" }\nstale_if_error = \"1h\"");
+    let pack = service.pack(
+        "t.a",
+        "tags = [\"x\"]\nerrors = { not_found = \"30s\" }\nstale_if_error = \"1h\"",
+    );
     let fixture = EngineFixture::open(vec![pack, writer]).await;
     let none = || Error::new(Code::NotFound, "there is no such thing");
     service.fails(none());
     let told = async |spelled: &str| fixture.call(call("t.a", spelled)).await.unwrap_err();
     for spelled in ["{}", "{}", " {}"] {
         let error = told(spelled).await;
-        assert_eq!((error.code(), error.message()), (Code::NotFound, none().message()));
+        assert_eq!(
+            (error.code(), error.message()),
+            (Code::NotFound, none().message())
+        );
     }
     fixture.settle().await;
     assert_eq!(service.requests(), 1);
@@ -379,7 +507,10 @@ async fn error_that_the_manifest_names_is_stored() {
         assert_eq!(told("{}").await.code(), Code::HandlerFailed);
         assert_eq!(service.requests(), requests);
     }
-    service.fails(Error::new(Code::NotFound, "no ghp_16C7e42F292c6912E7710c838347Ae178B4a"));
+    service.fails(Error::new(
+        Code::NotFound,
+        "no ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+    ));
     for requests in 6..8 {
         told("{}").await;
         assert_eq!(service.requests(), requests, "no secret is stored");
@@ -396,9 +527,15 @@ async fn every_miss_says_why() {
     assert_eq!(why(plain()).await, None, "a hit");
     fixture.settle().await;
     fixture.advance(10);
-    let young = || helmdeck_core::Call { max_age: Some(Duration::from_secs(5)), ..plain() };
+    let young = || helmdeck_core::Call {
+        max_age: Some(Duration::from_secs(5)),
+        ..plain()
+    };
     assert_eq!(why(young()).await, Some("too_old"));
-    let fresh = || helmdeck_core::Call { directive: Directive::Refresh, ..plain() };
+    let fresh = || helmdeck_core::Call {
+        directive: Directive::Refresh,
+        ..plain()
+    };
     assert_eq!(why(fresh()).await, Some("refresh"));
     fixture.settle().await;
     fixture.advance(60);
@@ -409,7 +546,11 @@ async fn every_miss_says_why() {
 async fn answer_that_is_not_kept_says_why() {
     use helmdeck_core::NotKept;
     const TOKEN: &str = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
-    let text = manifest("t.b", "read_only = true", "[memory]\ncache = true\nttl = \"60s\"\nmax_bytes = \"1KiB\"");
+    let text = manifest(
+        "t.b",
+        "read_only = true",
+        "[memory]\ncache = true\nttl = \"60s\"\nmax_bytes = \"1KiB\"",
+    );
     let (pack, _) = helmdeck_testkit::function(&text, |_, input: Json| async move {
         let asked = input.to_value();
         Ok(match asked["kind"].as_str().unwrap_or_default() {
@@ -427,10 +568,20 @@ async fn answer_that_is_not_kept_says_why() {
         ("plain", None),
     ];
     for (kind, expected) in kinds {
-        let outcome = fixture.run("t.b", &format!("{{\"kind\":\"{kind}\"}}")).await;
-        assert_eq!((status(&outcome), info(&outcome).not_kept), (CacheStatus::Miss, expected), "{kind}");
+        let outcome = fixture
+            .run("t.b", &format!("{{\"kind\":\"{kind}\"}}"))
+            .await;
+        assert_eq!(
+            (status(&outcome), info(&outcome).not_kept),
+            (CacheStatus::Miss, expected),
+            "{kind}"
+        );
         let json = String::from_utf8(outcome.to_json()).unwrap();
-        assert_eq!(json.contains("\"kept\":false"), expected.is_some(), "{json}");
+        assert_eq!(
+            json.contains("\"kept\":false"),
+            expected.is_some(),
+            "{json}"
+        );
     }
 }
 
@@ -465,27 +616,49 @@ async fn hot_answer_is_renewed_before_its_end() {
     }
     assert_eq!(service.requests(), 2);
     fixture.advance(5);
-    assert_eq!(status(&fixture.run("t.a", "{}").await), CacheStatus::Hit, "nobody waited for it");
+    assert_eq!(
+        status(&fixture.run("t.a", "{}").await),
+        CacheStatus::Hit,
+        "nobody waited for it"
+    );
 }
 
 #[tokio::test]
 async fn caller_may_ask_for_freshness_and_take_stale_answers_after_a_failure() {
     let service = Arc::new(Service::default());
-    let fixture =
-        EngineFixture::open(vec![service.pack("t.a", "stale_while_revalidate = \"0s\"\nrevalidate = true")]).await;
+    let fixture = EngineFixture::open(vec![
+        service.pack("t.a", "stale_while_revalidate = \"0s\"\nrevalidate = true"),
+    ])
+    .await;
     fixture.run("t.a", "{}").await;
     fixture.advance(50);
-    let with =
-        |min_fresh: u64| helmdeck_core::Call { min_fresh: Some(Duration::from_secs(min_fresh)), ..call("t.a", "{}") };
-    assert_eq!(status(&fixture.call(with(10)).await.unwrap()), CacheStatus::Hit);
-    assert_eq!(status(&fixture.call(with(11)).await.unwrap()), CacheStatus::Revalidated);
+    let with = |min_fresh: u64| helmdeck_core::Call {
+        min_fresh: Some(Duration::from_secs(min_fresh)),
+        ..call("t.a", "{}")
+    };
+    assert_eq!(
+        status(&fixture.call(with(10)).await.unwrap()),
+        CacheStatus::Hit
+    );
+    assert_eq!(
+        status(&fixture.call(with(11)).await.unwrap()),
+        CacheStatus::Revalidated
+    );
     fixture.settle().await;
     fixture.advance(61);
     service.fails(failed());
-    let covered =
-        |seconds: u64| helmdeck_core::Call { stale_if_error: Some(Duration::from_secs(seconds)), ..call("t.a", "{}") };
-    assert_eq!(status(&fixture.call(covered(60)).await.unwrap()), CacheStatus::Stale);
-    assert_eq!(fixture.call(call("t.a", "{}")).await.unwrap_err().code(), Code::HandlerFailed);
+    let covered = |seconds: u64| helmdeck_core::Call {
+        stale_if_error: Some(Duration::from_secs(seconds)),
+        ..call("t.a", "{}")
+    };
+    assert_eq!(
+        status(&fixture.call(covered(60)).await.unwrap()),
+        CacheStatus::Stale
+    );
+    assert_eq!(
+        fixture.call(call("t.a", "{}")).await.unwrap_err().code(),
+        Code::HandlerFailed
+    );
 }
 
 #[tokio::test]
@@ -495,7 +668,10 @@ async fn jittered_answers_do_not_end_together() {
     let mut ttls = std::collections::BTreeSet::new();
     for n in 0..50 {
         let ttl = info(&fixture.run("t.a", &format!("{{\"x\":{n}}}")).await).ttl;
-        assert!((Duration::from_secs(30)..=Duration::from_secs(60)).contains(&ttl), "{ttl:?}");
+        assert!(
+            (Duration::from_secs(30)..=Duration::from_secs(60)).contains(&ttl),
+            "{ttl:?}"
+        );
         ttls.insert(ttl);
     }
     assert!(ttls.len() > 25, "{ttls:?}");
@@ -516,37 +692,70 @@ async fn young_shared_answer_is_made_anew_for_administrators_only() {
         }
         call
     };
-    for (scope, min_age) in [("shared", None), ("shared", Some(10)), ("caller", Some(10)), ("caller", None)] {
+    for (scope, min_age) in [
+        ("shared", None),
+        ("shared", Some(10)),
+        ("caller", Some(10)),
+        ("caller", None),
+    ] {
         let service = Arc::new(Service::default());
-        let kind = if scope == "shared" { Scope::Shared } else { Scope::Caller };
+        let kind = if scope == "shared" {
+            Scope::Shared
+        } else {
+            Scope::Caller
+        };
         let min_ages = min_age.map(|seconds| (kind, MinAge(Duration::from_secs(seconds))));
-        let cache = CacheConfig { min_age: min_ages.into_iter().collect(), ..patient().cache };
+        let cache = CacheConfig {
+            min_age: min_ages.into_iter().collect(),
+            ..patient().cache
+        };
         let pack = service.pack("t.a", &format!("scope = \"{scope}\""));
-        let fixture = EngineFixture::with(vec![pack], Config { cache, ..Config::default() }).await;
+        let fixture = EngineFixture::with(
+            vec![pack],
+            Config {
+                cache,
+                ..Config::default()
+            },
+        )
+        .await;
         for ask in 0..4 {
             fixture.call(asking(0, true)).await.unwrap();
             fixture.advance(5);
             let before = service.requests();
             let outcome = fixture.call(asking(ask, false)).await.unwrap();
             let kept = scope == "shared" || min_age.is_some();
-            assert_eq!(service.requests() == before, kept, "{scope} {min_age:?} {ask}: {:?}", status(&outcome));
+            assert_eq!(
+                service.requests() == before,
+                kept,
+                "{scope} {min_age:?} {ask}: {:?}",
+                status(&outcome)
+            );
             fixture.advance(1);
             fixture.call(asking(ask, true)).await.unwrap();
-            assert_eq!(service.requests(), before + 1 + usize::from(!kept), "{scope} {min_age:?} {ask}");
+            assert_eq!(
+                service.requests(),
+                before + 1 + usize::from(!kept),
+                "{scope} {min_age:?} {ask}"
+            );
         }
         fixture.call(asking(0, true)).await.unwrap();
         fixture.advance(11);
         let before = service.requests();
         fixture.call(asking(0, false)).await.unwrap();
         let anew = min_age.is_some() || scope == "caller";
-        assert_eq!(service.requests() - before, usize::from(anew), "{scope} {min_age:?}");
+        assert_eq!(
+            service.requests() - before,
+            usize::from(anew),
+            "{scope} {min_age:?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn nobody_gets_the_stale_answer_that_another_caller_allowed() {
     let service = Arc::new(Service::default());
-    let fixture = Arc::new(EngineFixture::open(vec![service.pack("t.a", "revalidate = true")]).await);
+    let fixture =
+        Arc::new(EngineFixture::open(vec![service.pack("t.a", "revalidate = true")]).await);
     fixture.run("t.a", "{}").await;
     fixture.settle().await;
     fixture.advance(61);
@@ -567,7 +776,10 @@ async fn nobody_gets_the_stale_answer_that_another_caller_allowed() {
     tokio::task::yield_now().await;
     gate.add_permits(2);
     assert_eq!(status(&lenient.await.unwrap().unwrap()), CacheStatus::Stale);
-    assert_eq!(strict.await.unwrap().unwrap_err().code(), Code::HandlerFailed);
+    assert_eq!(
+        strict.await.unwrap().unwrap_err().code(),
+        Code::HandlerFailed
+    );
 }
 
 #[tokio::test]
@@ -579,15 +791,28 @@ async fn bad_request_does_not_prolong_the_wait_of_others() {
     fixture.advance(7);
     // The upstream answers again, but this request.
     service.fails(failed());
-    assert_eq!(fixture.call(call("t.a", "{\"bad\":1}")).await.unwrap_err().code(), Code::HandlerFailed);
+    assert_eq!(
+        fixture
+            .call(call("t.a", "{\"bad\":1}"))
+            .await
+            .unwrap_err()
+            .code(),
+        Code::HandlerFailed
+    );
     service.works();
     assert!(fixture.call(call("t.a", "{}")).await.is_ok());
 }
 
 #[tokio::test]
 async fn what_an_upstream_gives_to_one_caller_goes_to_no_other() {
-    let private = Caching { private: true, ..Caching::default() };
-    let no_store = Caching { no_store: true, ..Caching::default() };
+    let private = Caching {
+        private: true,
+        ..Caching::default()
+    };
+    let no_store = Caching {
+        no_store: true,
+        ..Caching::default()
+    };
     for (scope, caching, reused) in [
         ("shared", Caching::default(), true),
         ("shared", private, false),

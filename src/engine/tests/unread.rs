@@ -6,7 +6,10 @@ use helmdeck_events::EventKind;
 use helmdeck_testkit::{call, function, manifest};
 
 fn pack(manifest: &str) -> Builtin {
-    function(manifest, |_, _| async { Ok(Reply::json(Json::parse("{}").unwrap())) }).0
+    function(manifest, |_, _| async {
+        Ok(Reply::json(Json::parse("{}").unwrap()))
+    })
+    .0
 }
 
 #[tokio::test]
@@ -17,9 +20,16 @@ async fn manifest_with_a_mistake_is_refused_when_it_is_needed() {
     assert_eq!((engine.pack_count(), engine.refused().len()), (2, 0));
     let error = engine.call(call("a.bad", "{}")).await.unwrap_err();
     assert_eq!(error.code(), Code::Internal);
-    assert!(error.to_string().contains("test.toml:4") && error.to_string().contains("colour"), "{error}");
+    assert!(
+        error.to_string().contains("test.toml:4") && error.to_string().contains("colour"),
+        "{error}"
+    );
     engine.call(call("a.good", "{}")).await.unwrap();
-    let names: Vec<_> = engine.packs().into_iter().map(|pack| pack.name.to_string()).collect();
+    let names: Vec<_> = engine
+        .packs()
+        .into_iter()
+        .map(|pack| pack.name.to_string())
+        .collect();
     assert_eq!(names, ["a.good"]);
     assert_eq!(engine.refused()[0].line, Some(4));
 }
@@ -27,10 +37,19 @@ async fn manifest_with_a_mistake_is_refused_when_it_is_needed() {
 #[tokio::test]
 async fn same_name_or_version_is_refused_without_reading() {
     let packs = ["a.b", "a.b", "a.c__d", "a.c.d"].map(|name| pack(&manifest(name, "", "")));
-    let engine = Engine::builder(Config::default()).builtins(packs.to_vec()).build();
-    let reasons: Vec<_> = engine.refused().into_iter().map(|error| error.message).collect();
+    let engine = Engine::builder(Config::default())
+        .builtins(packs.to_vec())
+        .build();
+    let reasons: Vec<_> = engine
+        .refused()
+        .into_iter()
+        .map(|error| error.message)
+        .collect();
     assert_eq!(reasons.len(), 2, "{reasons:?}");
-    assert!(reasons[0].contains("\"a.b\" v1 is already defined by test.toml"), "{reasons:?}");
+    assert!(
+        reasons[0].contains("\"a.b\" v1 is already defined by test.toml"),
+        "{reasons:?}"
+    );
     assert!(reasons[1].contains("a__c__d"), "{reasons:?}");
     assert_eq!(engine.pack_count(), 2);
 }
@@ -38,8 +57,14 @@ async fn same_name_or_version_is_refused_without_reading() {
 #[tokio::test]
 async fn reload_reports_no_built_in_pack_as_new() {
     let folder = tempfile::tempdir().unwrap();
-    let builtins = vec![pack(&manifest("a.read", "", "")), pack(&manifest("a.unread", "", ""))];
-    let engine = Engine::builder(Config::default()).builtins(builtins).packs_dir(folder.path()).build();
+    let builtins = vec![
+        pack(&manifest("a.read", "", "")),
+        pack(&manifest("a.unread", "", "")),
+    ];
+    let engine = Engine::builder(Config::default())
+        .builtins(builtins)
+        .packs_dir(folder.path())
+        .build();
     engine.call(call("a.read", "{}")).await.unwrap();
     let mut events = engine.events().subscribe();
     let added = "name = \"z.added\"\nversion = \"v1\"\ndescription = \"x\"\n[handler]\ncommand = [\"cat\"]\n";

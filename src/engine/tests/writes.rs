@@ -18,9 +18,14 @@ const PACKS: [&str; 3] = ["t.caller", "t.session", "t.shared"];
 /// A cached pack of each scope, all with one tag.
 fn readers() -> Vec<Builtin> {
     let reader = |scope: &str| {
-        let memory = format!("[memory]\ncache = true\nttl = \"60s\"\nscope = \"{scope}\"\ntags = [\"repo:{{repo}}\"]");
+        let memory = format!(
+            "[memory]\ncache = true\nttl = \"60s\"\nscope = \"{scope}\"\ntags = [\"repo:{{repo}}\"]"
+        );
         let text = manifest(&format!("t.{scope}"), "read_only = true", &memory);
-        function(&with_input(&text), |_, _| async { Ok(Reply::json(Json::parse("{}").unwrap())) }).0
+        function(&with_input(&text), |_, _| async {
+            Ok(Reply::json(Json::parse("{}").unwrap()))
+        })
+        .0
     };
     ["caller", "session", "shared"].map(reader).into()
 }
@@ -42,7 +47,10 @@ async fn read_all(engine: &EngineFixture) -> Vec<(String, CacheStatus)> {
         for pack in PACKS {
             for session in [None, Some("s")] {
                 let outcome = engine.call(by(pack, tenant, user, session)).await.unwrap();
-                all.push((format!("{pack} {tenant}/{user} {session:?}"), status(&outcome)));
+                all.push((
+                    format!("{pack} {tenant}/{user} {session:?}"),
+                    status(&outcome),
+                ));
             }
         }
     }
@@ -70,10 +78,17 @@ async fn write_invalidates_own_and_shared_answers_only() {
     });
     let mut packs = readers();
     packs.push(write);
-    // Without a hot tier every answer comes from the store, so the rows of the other callers must still exist.
+    // Without a hot tier every answer comes from the store, so the rows of the other callers must
+    // still exist.
     for hot_bytes in [64 << 20, 0] {
-        let cache = CacheConfig { hot_bytes, ..patient().cache };
-        let config = Config { cache, ..Config::default() };
+        let cache = CacheConfig {
+            hot_bytes,
+            ..patient().cache
+        };
+        let config = Config {
+            cache,
+            ..Config::default()
+        };
         let engine = EngineFixture::with(packs.clone(), config).await;
         for fail in [false, true] {
             fails.store(fail, Ordering::SeqCst);
@@ -82,28 +97,50 @@ async fn write_invalidates_own_and_shared_answers_only() {
                 engine.settle().await;
                 let known = read_all(&engine).await;
                 let kept = |(about, status): &(String, CacheStatus)| {
-                    *status == if is_nobodys(about) { CacheStatus::Bypass } else { CacheStatus::Hit }
+                    *status
+                        == if is_nobodys(about) {
+                            CacheStatus::Bypass
+                        } else {
+                            CacheStatus::Hit
+                        }
                 };
                 assert!(known.iter().all(kept), "{known:?}");
-                assert_eq!(engine.call(by("t.write", tenant, user, Some("other"))).await.is_err(), fail);
+                assert_eq!(
+                    engine
+                        .call(by("t.write", tenant, user, Some("other")))
+                        .await
+                        .is_err(),
+                    fail
+                );
                 let mut shared_was_read = false;
                 for other in EVERYBODY {
                     for pack in PACKS {
                         for session in [None, Some("s")] {
-                            let outcome = engine.call(by(pack, other.0, other.1, session)).await.unwrap();
+                            let outcome = engine
+                                .call(by(pack, other.0, other.1, session))
+                                .await
+                                .unwrap();
                             engine.settle().await;
                             let outdated = match pack {
-                                "t.shared" => other.0 == tenant && !std::mem::replace(&mut shared_was_read, true),
-                                // One answer in all conversations, which was fresh again after the first.
+                                "t.shared" => {
+                                    other.0 == tenant
+                                        && !std::mem::replace(&mut shared_was_read, true)
+                                }
+                                // One answer in all conversations, which was fresh again after the
+                                // first.
                                 "t.caller" => other == (tenant, user) && session.is_none(),
                                 _ => other == (tenant, user),
                             };
                             let wanted = match outdated {
-                                _ if is_nobodys(&format!("{pack} {session:?}")) => CacheStatus::Bypass,
+                                _ if is_nobodys(&format!("{pack} {session:?}")) => {
+                                    CacheStatus::Bypass
+                                }
                                 true => CacheStatus::Miss,
                                 false => CacheStatus::Hit,
                             };
-                            let about = format!("{tenant}/{user} wrote (failed: {fail}), {other:?} {session:?} {pack}");
+                            let about = format!(
+                                "{tenant}/{user} wrote (failed: {fail}), {other:?} {session:?} {pack}"
+                            );
                             assert_eq!(status(&outcome), wanted, "{about}");
                         }
                     }
@@ -128,24 +165,39 @@ async fn write_keeps_runs_of_other_callers() {
         }
     });
     let text = manifest("t.write", "", "[memory]\ninvalidates = [\"repo:{repo}\"]");
-    let (write, _) = function(&with_input(&text), |_, _| async { Ok(Reply::json(Json::parse("{}").unwrap())) });
+    let (write, _) = function(&with_input(&text), |_, _| async {
+        Ok(Reply::json(Json::parse("{}").unwrap()))
+    });
     let engine = Arc::new(EngineFixture::open(vec![slow, write]).await);
     let running: Vec<_> = EVERYBODY
         .map(|(tenant, user)| {
             let engine = Arc::clone(&engine);
-            tokio::spawn(async move { engine.call(by("t.slow", tenant, user, None)).await.unwrap() })
+            tokio::spawn(
+                async move { engine.call(by("t.slow", tenant, user, None)).await.unwrap() },
+            )
         })
         .into();
     started.acquire_many(4).await.unwrap().forget();
-    engine.call(by("t.write", "t", "alice", None)).await.unwrap();
+    engine
+        .call(by("t.write", "t", "alice", None))
+        .await
+        .unwrap();
     go.add_permits(5);
     for run in running {
         assert_eq!(status(&run.await.unwrap()), CacheStatus::Miss);
     }
     for (tenant, user) in EVERYBODY {
         let outdated = (tenant, user) == ("t", "alice");
-        let wanted = if outdated { CacheStatus::Miss } else { CacheStatus::Hit };
+        let wanted = if outdated {
+            CacheStatus::Miss
+        } else {
+            CacheStatus::Hit
+        };
         let again = engine.call(by("t.slow", tenant, user, None)).await.unwrap();
-        assert_eq!(status(&again), wanted, "{tenant}/{user}: what began before a write of t/alice");
+        assert_eq!(
+            status(&again),
+            wanted,
+            "{tenant}/{user}: what began before a write of t/alice"
+        );
     }
 }

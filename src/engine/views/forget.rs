@@ -42,7 +42,11 @@ impl Holders {
     }
 }
 
-pub(super) async fn forget(views: &EngineViews, owner: &Owner, request: &Forget) -> Result<Forgotten> {
+pub(super) async fn forget(
+    views: &EngineViews,
+    owner: &Owner,
+    request: &Forget,
+) -> Result<Forgotten> {
     let (parts, selection) = request.selection()?;
     if parts.contains(&MemoryPart::Audit) && owner.administrator.is_none() {
         return Err(Error::new(
@@ -58,13 +62,17 @@ pub(super) async fn forget(views: &EngineViews, owner: &Owner, request: &Forget)
             (MemoryPart::Conversations, _) => conversations(views, owner).await?,
             (MemoryPart::Audit, Selection::Pack(pack)) => audit(views, owner, Some(pack)).await?,
             (MemoryPart::Audit, _) => audit(views, owner, None).await?,
-            (MemoryPart::Facts, Selection::Key(key)) => facts(views, owner, Some(&[trimmed("key", key)?])).await?,
+            (MemoryPart::Facts, Selection::Key(key)) => {
+                facts(views, owner, Some(&[trimmed("key", key)?])).await?
+            }
             (MemoryPart::Facts, Selection::Category(name)) => {
                 category(views, owner, Kind::Fact, &trimmed("category", name)?).await?
             }
             (MemoryPart::Facts, _) => facts(views, owner, None).await?,
             (MemoryPart::Notes, Selection::Key(key)) => one(views, owner, Kind::Note, key).await?,
-            (MemoryPart::Notes, Selection::Category(name)) => category(views, owner, Kind::Note, name).await?,
+            (MemoryPart::Notes, Selection::Category(name)) => {
+                category(views, owner, Kind::Note, name).await?
+            }
             (MemoryPart::Notes, _) => all(views, owner, Kind::Note).await?,
         };
         forgotten.removed.insert(part, removed);
@@ -81,24 +89,61 @@ async fn namespaces(views: &EngineViews, owner: &Owner, kind: Kind) -> Result<BT
     if kind == Kind::Fact {
         return Ok(all);
     }
-    all.extend(identity.session().map(|session| Namespace::new(identity.tenant(), identity.user(), Some(session))));
-    let held = views.store().namespaces_of(identity.tenant(), identity.user()).await;
-    all.extend(held.map_err(|error| views.trouble(FORGET, error))?.into_iter().map(|held| held.namespace));
+    all.extend(
+        identity
+            .session()
+            .map(|session| Namespace::new(identity.tenant(), identity.user(), Some(session))),
+    );
+    let held = views
+        .store()
+        .namespaces_of(identity.tenant(), identity.user())
+        .await;
+    all.extend(
+        held.map_err(|error| views.trouble(FORGET, error))?
+            .into_iter()
+            .map(|held| held.namespace),
+    );
     Ok(all)
 }
 
 async fn one(views: &EngineViews, owner: &Owner, kind: Kind, key: &str) -> Result<u64> {
-    let delete = |namespace| Op::Delete(Delete::Key { namespace, kind, key: key.to_owned() });
-    remove(views, namespaces(views, owner, kind).await?.into_iter().map(delete).collect()).await
+    let delete = |namespace| {
+        Op::Delete(Delete::Key {
+            namespace,
+            kind,
+            key: key.to_owned(),
+        })
+    };
+    remove(
+        views,
+        namespaces(views, owner, kind)
+            .await?
+            .into_iter()
+            .map(delete)
+            .collect(),
+    )
+    .await
 }
 
 async fn all(views: &EngineViews, owner: &Owner, kind: Kind) -> Result<u64> {
     let delete = |namespace| Op::Delete(everything(namespace, kind, String::new()));
-    remove(views, namespaces(views, owner, kind).await?.into_iter().map(delete).collect()).await
+    remove(
+        views,
+        namespaces(views, owner, kind)
+            .await?
+            .into_iter()
+            .map(delete)
+            .collect(),
+    )
+    .await
 }
 
 fn everything(namespace: Namespace, kind: Kind, prefix: String) -> Delete {
-    Delete::Prefix { namespace: Some(namespace), kind: Some(kind), prefix }
+    Delete::Prefix {
+        namespace: Some(namespace),
+        kind: Some(kind),
+        prefix,
+    }
 }
 
 async fn remove(views: &EngineViews, deletes: Vec<Op>) -> Result<u64> {
@@ -115,14 +160,35 @@ async fn category(views: &EngineViews, owner: &Owner, kind: Kind, name: &str) ->
     for namespace in namespaces(views, owner, kind).await? {
         let mut after = None;
         loop {
-            let listing = views.store().list(&namespace, kind, "", Page { limit: BATCH, after });
-            let page = listing.await.map_err(|error| views.trouble(FORGET, error))?;
-            let meant = page.entries.into_iter().filter(|meta: &EntryMeta| meta.category == name);
+            let listing = views.store().list(
+                &namespace,
+                kind,
+                "",
+                Page {
+                    limit: BATCH,
+                    after,
+                },
+            );
+            let page = listing
+                .await
+                .map_err(|error| views.trouble(FORGET, error))?;
+            let meant = page
+                .entries
+                .into_iter()
+                .filter(|meta: &EntryMeta| meta.category == name);
             let keys: Vec<String> = meant.map(|meta| meta.key).collect();
             removed += match kind {
                 _ if keys.is_empty() => 0,
                 Kind::Fact => facts(views, owner, Some(&keys)).await?,
-                _ => remove(views, keys.iter().map(|key| of_key(&namespace, kind, key)).collect()).await?,
+                _ => {
+                    remove(
+                        views,
+                        keys.iter()
+                            .map(|key| of_key(&namespace, kind, key))
+                            .collect(),
+                    )
+                    .await?
+                }
             };
             match page.next {
                 Some(next) => after = Some(next),
@@ -134,26 +200,51 @@ async fn category(views: &EngineViews, owner: &Owner, kind: Kind, name: &str) ->
 }
 
 fn of_key(namespace: &Namespace, kind: Kind, key: &str) -> Op {
-    Op::Delete(Delete::Key { namespace: namespace.clone(), kind, key: key.to_owned() })
+    Op::Delete(Delete::Key {
+        namespace: namespace.clone(),
+        kind,
+        key: key.to_owned(),
+    })
 }
 
-/// Deletes facts of a caller: those of these keys, or all. None of them is served again if it is put back.
+/// Deletes facts of a caller: those of these keys, or all. None of them is served again if it is
+/// put back.
 async fn facts(views: &EngineViews, owner: &Owner, keys: Option<&[String]>) -> Result<u64> {
     let namespace = Namespace::of_caller(&owner.identity);
     let trouble = |error| views.trouble(FORGET, error);
     let mut tries = 1;
     loop {
-        let floors = Floors::read(views.store(), &namespace).await.map_err(trouble)?;
-        let page = Page { limit: 1, after: None };
-        let held = views.store().list(&namespace, Kind::Fact, "", page).await.map_err(trouble)?;
+        let floors = Floors::read(views.store(), &namespace)
+            .await
+            .map_err(trouble)?;
+        let page = Page {
+            limit: 1,
+            after: None,
+        };
+        let held = views
+            .store()
+            .list(&namespace, Kind::Fact, "", page)
+            .await
+            .map_err(trouble)?;
         if held.entries.is_empty() && !floors.is_there() {
             return Ok(0);
         }
         let mut batch: Vec<Op> = match keys {
-            None => vec![Op::Delete(everything(namespace.clone(), Kind::Fact, String::new()))],
-            Some(keys) => keys.iter().map(|key| of_key(&namespace, Kind::Fact, key)).collect(),
+            None => vec![Op::Delete(everything(
+                namespace.clone(),
+                Kind::Fact,
+                String::new(),
+            ))],
+            Some(keys) => keys
+                .iter()
+                .map(|key| of_key(&namespace, Kind::Fact, key))
+                .collect(),
         };
-        batch.push(floors.forget(keys, views.hub.clock.now()).map_err(trouble)?);
+        batch.push(
+            floors
+                .forget(keys, views.hub.clock.now())
+                .map_err(trouble)?,
+        );
         match views.hub.own_deletes.run(views.store().write(batch)).await {
             Ok(written) => return Ok(Written::deleted(&written)),
             // Somebody else wrote the head.
@@ -165,15 +256,20 @@ async fn facts(views: &EngineViews, owner: &Owner, keys: Option<&[String]>) -> R
 
 async fn files(views: &EngineViews, owner: &Owner) -> Result<u64> {
     match &views.artifacts {
-        Some(files) => files.forget(owner.identity.tenant(), owner.identity.user()).await,
+        Some(files) => {
+            files
+                .forget(owner.identity.tenant(), owner.identity.user())
+                .await
+        }
         None => Ok(0),
     }
 }
 
 /// Deletes the conversations of a caller. Clears caches of conversations before and after.
 ///
-/// So no conversation continues from cached data while the rows are deleted, and data read in the meantime is dropped.
-/// The caches are cleared after a failure too, because the rows may be gone although the reply was lost.
+/// So no conversation continues from cached data while the rows are deleted, and data read in the
+/// meantime is dropped. The caches are cleared after a failure too, because the rows may be gone
+/// although the reply was lost.
 async fn conversations(views: &EngineViews, owner: &Owner) -> Result<u64> {
     views.holders.forget(&owner.identity);
     let removed = all(views, owner, Kind::Conversation).await;
@@ -188,7 +284,8 @@ async fn audit(views: &EngineViews, owner: &Owner, pack: Option<&PackName>) -> R
     let prefix = pack.map(|pack| format!("pack/{pack}/")).unwrap_or_default();
     let (tenant, user) = (owner.identity.tenant(), owner.identity.user());
     views.audit.recent.retain(|call| {
-        (call.identity.tenant(), call.identity.user()) != (tenant, user) || pack.is_some_and(|pack| call.pack != *pack)
+        (call.identity.tenant(), call.identity.user()) != (tenant, user)
+            || pack.is_some_and(|pack| call.pack != *pack)
     });
     let by = owner.administrator.as_deref().unwrap_or_default();
     let (caller, now) = (Namespace::of_caller(&owner.identity), views.hub.clock.now());

@@ -23,7 +23,8 @@ const PART: usize = 128;
 const MOST: usize = 1_024;
 /// Number of entries that are opened at the same time.
 const AT_ONCE: usize = 8;
-/// Longest time between the end of a call and the write of its entry: a write is given up after 5 s.
+/// Longest time between the end of a call and the write of its entry: a write is given up after 5
+/// s.
 const LATE: Duration = Duration::from_secs(6);
 /// Prefix of keys of calls.
 const CALLS: &str = "pack/";
@@ -52,7 +53,9 @@ impl CallFilter {
             Some("failed") => outcome != "ok",
             Some(wanted) => wanted == outcome,
         };
-        outcome && self.pack.as_ref().is_none_or(|wanted| wanted == pack) && self.since.is_none_or(|since| at >= since)
+        outcome
+            && self.pack.as_ref().is_none_or(|wanted| wanted == pack)
+            && self.since.is_none_or(|since| at >= since)
     }
 
     /// Returns the page of these calls that was asked for. Calls that do not match are left out.
@@ -61,8 +64,14 @@ impl CallFilter {
         calls.retain(|call| self.matches(&call.pack, &call.outcome, call.at));
         // The rest of the order makes pages the same each time.
         calls.sort_by(|one, other| {
-            let names = || (&one.tenant, &one.user, &one.pack).cmp(&(&other.tenant, &other.user, &other.pack));
-            other.at.cmp(&one.at).then_with(names).then(one.duration_us.cmp(&other.duration_us))
+            let names = || {
+                (&one.tenant, &one.user, &one.pack).cmp(&(&other.tenant, &other.user, &other.pack))
+            };
+            other
+                .at
+                .cmp(&one.at)
+                .then_with(names)
+                .then(one.duration_us.cmp(&other.duration_us))
         });
         if let Some((at, skip)) = self.before {
             let first = calls.partition_point(|call| call.at > at);
@@ -72,11 +81,26 @@ impl CallFilter {
         let more = calls.len() > self.limit;
         calls.truncate(self.limit);
         let next = calls.last().filter(|_| more).map(|last| {
-            let same = calls.iter().rev().take_while(|call| call.at == last.at).count();
-            let skipped = self.before.filter(|(at, _)| *at == last.at).map_or(0, |(_, skip)| skip);
-            (last.at, skipped.saturating_add(u32::try_from(same).unwrap_or(u32::MAX)))
+            let same = calls
+                .iter()
+                .rev()
+                .take_while(|call| call.at == last.at)
+                .count();
+            let skipped = self
+                .before
+                .filter(|(at, _)| *at == last.at)
+                .map_or(0, |(_, skip)| skip);
+            (
+                last.at,
+                skipped.saturating_add(u32::try_from(same).unwrap_or(u32::MAX)),
+            )
         });
-        CallPage { calls, next, truncated: false, unreadable: 0 }
+        CallPage {
+            calls,
+            next,
+            truncated: false,
+            unreadable: 0,
+        }
     }
 }
 
@@ -139,7 +163,8 @@ pub struct CallPage {
     pub unreadable: u64,
 }
 
-/// Audit entry whose rows are parsed one by one, so that a malformed row does not cost its neighbours.
+/// Audit entry whose rows are parsed one by one, so that a malformed row does not cost its
+/// neighbours.
 #[derive(Deserialize)]
 struct Rows<'a> {
     pack: PackName,
@@ -151,7 +176,8 @@ struct Rows<'a> {
 
 /// Reads past calls of a caller.
 ///
-/// Cost: linear in what is read, at most 1,024 audit entries; it stops when no older entry can change the page.
+/// Cost: linear in what is read, at most 1,024 audit entries; it stops when no older entry can
+/// change the page.
 ///
 /// # Errors
 /// `Unavailable`, `Closed`.
@@ -160,16 +186,30 @@ pub(super) async fn calls(
     namespace: &Namespace,
     filter: CallFilter,
 ) -> Result<CallPage, StoreError> {
-    let prefix = filter.pack.as_ref().map_or_else(|| CALLS.to_owned(), |pack| format!("{CALLS}{pack}/"));
+    let prefix = filter
+        .pack
+        .as_ref()
+        .map_or_else(|| CALLS.to_owned(), |pack| format!("{CALLS}{pack}/"));
     let filter = Arc::new(filter);
-    // A search goes on where it ended: nothing is skipped there. An entry may hold calls that ended a while before it
-    // was written.
-    let start = |at: Timestamp| Position { updated_at: at.saturating_add(LATE), key: String::new() }.to_cursor();
-    let mut after = filter.before.filter(|(_, skip)| *skip == 0).map(|(at, _)| start(at));
+    // A search goes on where it ended: nothing is skipped there. An entry may hold calls that ended
+    // a while before it was written.
+    let start = |at: Timestamp| {
+        Position {
+            updated_at: at.saturating_add(LATE),
+            key: String::new(),
+        }
+        .to_cursor()
+    };
+    let mut after = filter
+        .before
+        .filter(|(_, skip)| *skip == 0)
+        .map(|(at, _)| start(at));
     let (mut found, mut unreadable, mut entries) = (Vec::new(), 0, 0);
     loop {
         let limit = if entries == 0 { FIRST } else { PART };
-        let part = store.list(namespace, Kind::Audit, &prefix, Page { limit, after }).await?;
+        let part = store
+            .list(namespace, Kind::Audit, &prefix, Page { limit, after })
+            .await?;
         entries += part.entries.len();
         // A call ended before its entry was written, and the entries are sorted by that.
         let oldest = part.entries.last().map(|entry| entry.updated_at);
@@ -178,11 +218,21 @@ pub(super) async fn calls(
         let (wanted, owner) = (Arc::clone(&filter), namespace.clone());
         let read = tokio::task::spawn_blocking(move || read(&opened, &owner, &wanted));
         found.extend(read.await.map_err(StoreError::unavailable)?);
-        let (page, at) = (CallPage { unreadable, ..filter.page(found.clone()) }, oldest);
+        let (page, at) = (
+            CallPage {
+                unreadable,
+                ..filter.page(found.clone())
+            },
+            oldest,
+        );
         let full = page.next.is_some() && page.calls.last().map(|call| call.at) >= at;
-        let late = filter.since.is_some_and(|since| at.is_some_and(|at| at < since));
+        let late = filter
+            .since
+            .is_some_and(|since| at.is_some_and(|at| at < since));
         after = part.next;
-        let Some(at) = at.filter(|_| after.is_some() && !full && !late) else { return Ok(page) };
+        let Some(at) = at.filter(|_| after.is_some() && !full && !late) else {
+            return Ok(page);
+        };
         // Each search gets further than the one before.
         if entries >= MOST && filter.before.is_none_or(|(before, _)| at < before) {
             return Ok(cut(page, at));
@@ -214,7 +264,11 @@ async fn open(
 fn cut(mut page: CallPage, oldest: Timestamp) -> CallPage {
     // The calls of a full page may be older than the oldest entry.
     page.calls.retain(|call| call.at > oldest);
-    CallPage { next: Some((oldest, 0)), truncated: true, ..page }
+    CallPage {
+        next: Some((oldest, 0)),
+        truncated: true,
+        ..page
+    }
 }
 
 /// Returns a text that entries with a wanted outcome contain; `None` if every entry may have one.
@@ -231,11 +285,23 @@ fn read(entries: &[Entry], owner: &Namespace, filter: &CallFilter) -> Vec<PastCa
     let mut calls = Vec::new();
     let trace = trace_of(filter.outcome.as_deref());
     let trace = trace.as_ref().map(|trace| Finder::new(trace.as_str()));
-    let has_trace = |bytes: &[u8]| trace.as_ref().is_none_or(|trace| trace.find(bytes).is_some());
+    let has_trace = |bytes: &[u8]| {
+        trace
+            .as_ref()
+            .is_none_or(|trace| trace.find(bytes).is_some())
+    };
     for entry in entries.iter().filter(|entry| has_trace(&entry.value)) {
-        let Ok(page) = serde_json::from_slice::<Rows<'_>>(&entry.value) else { continue };
-        for row in page.rows.into_iter().filter(|row| has_trace(row.get().as_bytes())) {
-            let Ok(row) = serde_json::from_str::<AuditRow>(row.get()) else { continue };
+        let Ok(page) = serde_json::from_slice::<Rows<'_>>(&entry.value) else {
+            continue;
+        };
+        for row in page
+            .rows
+            .into_iter()
+            .filter(|row| has_trace(row.get().as_bytes()))
+        {
+            let Ok(row) = serde_json::from_str::<AuditRow>(row.get()) else {
+                continue;
+            };
             let at = Timestamp(page.start.micros().saturating_add(row.after_us));
             if !filter.matches(&page.pack, &row.outcome, at) {
                 continue;
@@ -280,8 +346,13 @@ mod tests {
 
     #[test]
     fn pages_have_every_call_once() {
-        let calls: Vec<PastCall> = (0..7).map(|number| call(number / 3, &format!("a.p{number}"), "ok")).collect();
-        let mut filter = CallFilter { limit: 2, ..CallFilter::default() };
+        let calls: Vec<PastCall> = (0..7)
+            .map(|number| call(number / 3, &format!("a.p{number}"), "ok"))
+            .collect();
+        let mut filter = CallFilter {
+            limit: 2,
+            ..CallFilter::default()
+        };
         let mut seen = Vec::new();
         loop {
             let page = filter.page(calls.clone());
@@ -298,12 +369,38 @@ mod tests {
 
     #[test]
     fn filters_leave_others_out() {
-        let calls = vec![call(1, "a.b", "ok"), call(2, "a.b", "timeout"), call(3, "a.c", "timeout")];
+        let calls = vec![
+            call(1, "a.b", "ok"),
+            call(2, "a.b", "timeout"),
+            call(3, "a.c", "timeout"),
+        ];
         let found = |filter: CallFilter| filter.page(calls.clone()).calls.len();
-        let all = || CallFilter { limit: 9, ..CallFilter::default() };
-        assert_eq!(found(CallFilter { outcome: Some("failed".into()), ..all() }), 2);
-        assert_eq!(found(CallFilter { pack: PackName::new("a.b").ok(), outcome: Some("timeout".into()), ..all() }), 1);
-        assert_eq!(found(CallFilter { since: Some(Timestamp(2)), ..all() }), 2);
+        let all = || CallFilter {
+            limit: 9,
+            ..CallFilter::default()
+        };
+        assert_eq!(
+            found(CallFilter {
+                outcome: Some("failed".into()),
+                ..all()
+            }),
+            2
+        );
+        assert_eq!(
+            found(CallFilter {
+                pack: PackName::new("a.b").ok(),
+                outcome: Some("timeout".into()),
+                ..all()
+            }),
+            1
+        );
+        assert_eq!(
+            found(CallFilter {
+                since: Some(Timestamp(2)),
+                ..all()
+            }),
+            2
+        );
     }
 
     #[test]
@@ -314,7 +411,11 @@ mod tests {
             duration_us: 1,
             outcome: outcome.into(),
             cache: None,
-            findings: vec![Finding { code: "\"o\":\"".to_owned(), severity: String::new(), file: String::new() }],
+            findings: vec![Finding {
+                code: "\"o\":\"".to_owned(),
+                severity: String::new(),
+                file: String::new(),
+            }],
         };
         let has = |outcome, wanted| {
             let text = serde_json::to_string(&row(outcome)).unwrap();

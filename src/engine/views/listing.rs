@@ -23,8 +23,11 @@ pub(super) struct EntryFilter<'a> {
 
 impl EntryFilter<'_> {
     fn takes(&self, meta: &EntryMeta) -> bool {
-        self.category.is_none_or(|category| meta.category == category)
-            && self.tag.is_none_or(|tag| meta.tags.iter().any(|of_entry| of_entry == tag))
+        self.category
+            .is_none_or(|category| meta.category == category)
+            && self
+                .tag
+                .is_none_or(|tag| meta.tags.iter().any(|of_entry| of_entry == tag))
     }
 }
 
@@ -56,15 +59,26 @@ pub(super) async fn find(
 ) -> Result<ListedRow> {
     let everything = wanted.category.is_none() && wanted.tag.is_none();
     // One more than requested, to know whether there are more.
-    let size = if everything { (wanted.limit + 1).min(PAGE) } else { PAGE };
+    let size = if everything {
+        (wanted.limit + 1).min(PAGE)
+    } else {
+        PAGE
+    };
     let mut found = ListedRow::default();
     let mut after = wanted.after.clone().map(Cursor);
     let mut looked_at = 0;
     loop {
-        let listing = views.store().list(namespace, kind, wanted.prefix, Page { limit: size, after });
-        let page = listing.await.map_err(|error| views.trouble(operation, error))?;
+        let listing =
+            views
+                .store()
+                .list(namespace, kind, wanted.prefix, Page { limit: size, after });
+        let page = listing
+            .await
+            .map_err(|error| views.trouble(operation, error))?;
         looked_at += page.entries.len();
-        found.entries.extend(page.entries.into_iter().filter(|meta| wanted.takes(meta)));
+        found
+            .entries
+            .extend(page.entries.into_iter().filter(|meta| wanted.takes(meta)));
         if found.entries.len() > wanted.limit {
             found.cut(wanted.limit);
             return Ok(found);
@@ -81,7 +95,12 @@ pub(super) async fn find(
 }
 
 fn position(meta: &EntryMeta) -> String {
-    Position { updated_at: meta.updated_at, key: meta.key.clone() }.to_cursor().0
+    Position {
+        updated_at: meta.updated_at,
+        key: meta.key.clone(),
+    }
+    .to_cursor()
+    .0
 }
 
 /// Checks a limit that a caller gave.
@@ -89,6 +108,9 @@ pub(super) fn limit(given: Option<u64>, default: usize, most: usize) -> Result<u
     match given.map(usize::try_from) {
         None => Ok(default),
         Some(Ok(limit)) if (1..=most).contains(&limit) => Ok(limit),
-        Some(_) => Err(Error::new(Code::InvalidInput, format!("limit must be 1 to {most}"))),
+        Some(_) => Err(Error::new(
+            Code::InvalidInput,
+            format!("limit must be 1 to {most}"),
+        )),
     }
 }

@@ -1,7 +1,7 @@
 //! Views over the store: a caller's notes, facts and past calls, and their deletion.
 //!
-//! Packs and transports both use these, so each rule is written once. A view reads and writes only the key space of its
-//! own kind in the owner's namespaces.
+//! Packs and transports both use these, so each rule is written once. A view reads and writes only
+//! the key space of its own kind in the owner's namespaces.
 
 mod facts;
 mod forget;
@@ -17,8 +17,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use helmdeck_core::memory::{
-    About, FactList, Forget, Forgotten, ListFacts, NewFact, NewNote, Note, NoteContext, NoteList, Owner, RecallFacts,
-    Recalled, Views,
+    About, FactList, Forget, Forgotten, ListFacts, NewFact, NewNote, Note, NoteContext, NoteList,
+    Owner, RecallFacts, Recalled, Views,
 };
 use helmdeck_core::{Code, Error, PackName, Result, Version};
 use helmdeck_memory::{EntryMeta, Kind, Namespace, Op, Store, Written};
@@ -53,14 +53,23 @@ pub(crate) struct EngineViews {
 impl EngineViews {
     /// Returns the views of a pack.
     pub(crate) fn of_pack(&self, pack: &PackName, version: Version) -> Self {
-        Self { pack: Some((pack.clone(), version)), ..self.clone() }
+        Self {
+            pack: Some((pack.clone(), version)),
+            ..self.clone()
+        }
     }
 
     /// Returns attributes that name the writer of an entry, so that readers can judge it.
     fn attributes(&self, owner: &Owner) -> BTreeMap<String, String> {
         let calling = owner.called_by.as_ref().map(|calling| &calling.name);
-        let named = [(PACK, self.pack.as_ref().map(|(name, _)| name)), (CALLED_BY, calling)].into_iter();
-        named.filter_map(|(name, pack)| Some((name.to_owned(), pack?.to_string()))).collect()
+        let named = [
+            (PACK, self.pack.as_ref().map(|(name, _)| name)),
+            (CALLED_BY, calling),
+        ]
+        .into_iter();
+        named
+            .filter_map(|(name, pack)| Some((name.to_owned(), pack?.to_string())))
+            .collect()
     }
 
     fn store(&self) -> &dyn Store {
@@ -92,15 +101,22 @@ impl EngineViews {
         Ok(Written::deleted(&written))
     }
 
-    /// Waits for queued rows within the time budget of a write, so that a caller finds its own latest call.
+    /// Waits for queued rows within the time budget of a write, so that a caller finds its own
+    /// latest call.
     pub(crate) async fn settle_audit(&self) {
         let _ = tokio::time::timeout(self.hub.config.write_budget, self.audit.flush()).await;
     }
 
     /// Returns past calls of a caller, newest first.
-    pub(crate) async fn calls(&self, namespace: &Namespace, filter: CallFilter) -> Result<CallPage> {
+    pub(crate) async fn calls(
+        &self,
+        namespace: &Namespace,
+        filter: CallFilter,
+    ) -> Result<CallPage> {
         self.settle_audit().await;
-        history::calls(self.store(), namespace, filter).await.map_err(|error| self.trouble("audit", error))
+        history::calls(self.store(), namespace, filter)
+            .await
+            .map_err(|error| self.trouble("audit", error))
     }
 }
 
@@ -114,7 +130,13 @@ impl Views for EngineViews {
         notes::recall(self, owner, key).await
     }
 
-    async fn list_notes(&self, owner: &Owner, prefix: &str, limit: usize, after: Option<String>) -> Result<NoteList> {
+    async fn list_notes(
+        &self,
+        owner: &Owner,
+        prefix: &str,
+        limit: usize,
+        after: Option<String>,
+    ) -> Result<NoteList> {
         notes::list(self, owner, prefix, limit, after).await
     }
 
@@ -148,7 +170,11 @@ impl Views for EngineViews {
 }
 
 fn about(meta: EntryMeta) -> About {
-    let named = |name: &str| meta.attributes.get(name).and_then(|pack| PackName::new(pack).ok());
+    let named = |name: &str| {
+        meta.attributes
+            .get(name)
+            .and_then(|pack| PackName::new(pack).ok())
+    };
     About {
         pack: named(PACK),
         called_by: named(CALLED_BY),
@@ -168,12 +194,22 @@ fn about(meta: EntryMeta) -> About {
 ///
 /// Redaction could make two names equal, and names are stored in plain text.
 fn cleaned(owner: &Owner, names: &[&str], value: Bytes) -> Result<Bytes> {
-    let secrets = owner.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
+    let secrets = owner
+        .secrets
+        .as_ref()
+        .map(|secrets| secrets.revealed())
+        .unwrap_or_default();
     if secrets.is_empty() {
         return Ok(value);
     }
-    if names.iter().any(|name| matches!(redact::text(name, &secrets), std::borrow::Cow::Owned(_))) {
-        return Err(Error::new(Code::InvalidInput, "a name (a key, category, tag or conversation) holds a secret"));
+    if names
+        .iter()
+        .any(|name| matches!(redact::text(name, &secrets), std::borrow::Cow::Owned(_)))
+    {
+        return Err(Error::new(
+            Code::InvalidInput,
+            "a name (a key, category, tag or conversation) holds a secret",
+        ));
     }
     Ok(match redact::bytes(&value, &secrets) {
         std::borrow::Cow::Borrowed(_) => value,

@@ -1,7 +1,8 @@
 //! The leak scan of facts and notes.
 //!
-//! A fact or note that looks like it holds a credential is refused with the name of the rule, unless its writer allows
-//! it. Then it is stored, counted, and the audit of the caller gets a row with the rule.
+//! A fact or note that looks like it holds a credential is refused with the name of the rule,
+//! unless its writer allows it. Then it is stored, counted, and the audit of the caller gets a row
+//! with the rule.
 
 use bytes::Bytes;
 use helmdeck_core::memory::Owner;
@@ -11,7 +12,8 @@ use helmdeck_memory::leaks::first_leak;
 use super::EngineViews;
 use crate::audit::Record;
 
-/// The pack in the audit if the caller writes a fact through a transport: the routes do what this pack does.
+/// The pack in the audit if the caller writes a fact through a transport: the routes do what this
+/// pack does.
 const AT_A_TRANSPORT: &str = "memory.store";
 
 /// What is about to be stored.
@@ -29,18 +31,40 @@ pub(super) struct Scanned<'a> {
 /// Scans an entry. Returns the rule that finds a credential that the writer allows.
 ///
 /// # Errors
-/// `invalid_input` with the rule, never with the text that it found, if the writer does not allow it.
+/// `invalid_input` with the rule, never with the text that it found, if the writer does not allow
+/// it.
 pub(super) async fn scan(views: &EngineViews, entry: Scanned<'_>) -> Result<Option<&'static str>> {
-    let Scanned { kind, names, value, allowed } = entry;
+    let Scanned {
+        kind,
+        names,
+        value,
+        allowed,
+    } = entry;
     // The key stands before the value: it may be what says that the value is a password.
     let (key, others) = names.split_first().unwrap_or((&"", &[]));
-    let text = [others.join("\n").as_bytes(), b"\n", key.as_bytes(), b": ", value].concat();
-    let Some(rule) = first_leak(&text.into()).await else { return Ok(None) };
+    let text = [
+        others.join("\n").as_bytes(),
+        b"\n",
+        key.as_bytes(),
+        b": ",
+        value,
+    ]
+    .concat();
+    let Some(rule) = first_leak(&text.into()).await else {
+        return Ok(None);
+    };
     let in_names = match allowed {
         true => first_leak(&names.join("\n").into()).await,
         false => None,
     };
-    views.hub.metrics.secret(kind, if allowed && in_names.is_none() { "allowed" } else { "refused" });
+    views.hub.metrics.secret(
+        kind,
+        if allowed && in_names.is_none() {
+            "allowed"
+        } else {
+            "refused"
+        },
+    );
     if let Some(rule) = in_names {
         let message = format!(
             "a name of the {kind} looks like it holds a credential (rule {rule}), so it was not stored: names are not \
@@ -58,14 +82,29 @@ pub(super) async fn scan(views: &EngineViews, entry: Scanned<'_>) -> Result<Opti
 }
 
 /// Writes a row into the audit of the owner: a credential was stored because its writer allowed it.
-pub(super) fn note_allowed(views: &EngineViews, owner: &Owner, kind: &'static str, rule: &'static str) {
-    tracing::warn!(kind, rule, "an entry that looks like it holds a credential was stored, as its writer asked");
+pub(super) fn note_allowed(
+    views: &EngineViews,
+    owner: &Owner,
+    kind: &'static str,
+    rule: &'static str,
+) {
+    tracing::warn!(
+        kind,
+        rule,
+        "an entry that looks like it holds a credential was stored, as its writer asked"
+    );
     let writer = match &views.pack {
         Some((pack, version)) => Some((pack.clone(), *version)),
         None => PackName::new(AT_A_TRANSPORT).ok().zip(Version::new(1)),
     };
     if let Some((pack, version)) = writer {
         let at = views.hub.clock.now();
-        views.audit.push(Record::of_allowed_secret(pack, version, owner.identity.clone(), (kind, rule), at));
+        views.audit.push(Record::of_allowed_secret(
+            pack,
+            version,
+            owner.identity.clone(),
+            (kind, rule),
+            at,
+        ));
     }
 }

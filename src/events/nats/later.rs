@@ -22,10 +22,15 @@ pub struct Later {
 impl Later {
     /// Returns an unopened connection.
     ///
-    /// With wrong options every message fails; a repaired credentials file works from the next message on.
+    /// With wrong options every message fails; a repaired credentials file works from the next
+    /// message on.
     #[must_use]
     pub const fn new(options: NatsOptions, guard: Egress) -> Self {
-        Self { options, guard, link: OnceLock::new() }
+        Self {
+            options,
+            guard,
+            link: OnceLock::new(),
+        }
     }
 }
 
@@ -43,7 +48,8 @@ impl Later {
 impl Sink for Later {
     fn publish(&self, message: &Message, within: Duration) -> Result<Receipt, SinkError> {
         let began = Instant::now();
-        self.link()?.publish(message, within.saturating_sub(began.elapsed()))
+        self.link()?
+            .publish(message, within.saturating_sub(began.elapsed()))
     }
 
     fn check(&self) -> Result<(), SinkError> {
@@ -54,7 +60,8 @@ impl Sink for Later {
 
     fn stored(&self, from: u64, most: usize, within: Duration) -> Result<Vec<Stored>, SinkError> {
         let began = Instant::now();
-        self.link()?.stored(from, most, within.saturating_sub(began.elapsed()))
+        self.link()?
+            .stored(from, most, within.saturating_sub(began.elapsed()))
     }
 }
 
@@ -63,7 +70,8 @@ impl Sink for Later {
 pub struct Shared(Mutex<Option<Arc<Later>>>);
 
 impl Shared {
-    /// Returns the connection with these options. A new one is not opened yet, and asks the guard when it opens.
+    /// Returns the connection with these options. A new one is not opened yet, and asks the guard
+    /// when it opens.
     #[must_use]
     pub fn link(&self, options: NatsOptions, guard: Egress) -> Arc<Later> {
         let mut kept = self.0.lock();
@@ -81,17 +89,28 @@ mod tests {
     use super::*;
 
     fn guard() -> Egress {
-        Egress::new(helmdeck_egress::Config::default()).naming(&"nats://127.0.0.1:1".parse().unwrap())
+        Egress::new(helmdeck_egress::Config::default())
+            .naming(&"nats://127.0.0.1:1".parse().unwrap())
     }
 
     #[test]
     fn wrong_options_fail_the_first_message() {
-        let later = Later::new(NatsOptions::new("http://127.0.0.1", "sx9.forge.memory.>"), guard());
+        let later = Later::new(
+            NatsOptions::new("http://127.0.0.1", "sx9.forge.memory.>"),
+            guard(),
+        );
         assert!(later.link.get().is_none());
-        let message = Message { subject: "sx9.forge.memory.focus".to_owned(), id: "1".to_owned(), body: Vec::new() };
+        let message = Message {
+            subject: "sx9.forge.memory.focus".to_owned(),
+            id: "1".to_owned(),
+            body: Vec::new(),
+        };
         for _ in 0..2 {
             let refused = later.publish(&message, Duration::from_millis(250));
-            assert!(matches!(refused, Err(SinkError::Settings(_))), "{refused:?}");
+            assert!(
+                matches!(refused, Err(SinkError::Settings(_))),
+                "{refused:?}"
+            );
         }
     }
 
@@ -100,13 +119,40 @@ mod tests {
         let usual = NatsOptions::new("nats://127.0.0.1:1", "sx9.forge.memory.>");
         let absent = Some(std::path::PathBuf::from("/nonexistent/file"));
         for (options, words) in [
-            (NatsOptions { url: "http://127.0.0.1".to_owned(), ..usual.clone() }, "nats://"),
-            (NatsOptions { url: "nats://127.0.0.1:2".to_owned(), ..usual.clone() }, "127.0.0.1"),
-            (NatsOptions { credentials: absent.clone(), ..usual.clone() }, "credentials"),
-            (NatsOptions { certificates: absent, ..usual.clone() }, "certificates"),
+            (
+                NatsOptions {
+                    url: "http://127.0.0.1".to_owned(),
+                    ..usual.clone()
+                },
+                "nats://",
+            ),
+            (
+                NatsOptions {
+                    url: "nats://127.0.0.1:2".to_owned(),
+                    ..usual.clone()
+                },
+                "127.0.0.1",
+            ),
+            (
+                NatsOptions {
+                    credentials: absent.clone(),
+                    ..usual.clone()
+                },
+                "credentials",
+            ),
+            (
+                NatsOptions {
+                    certificates: absent,
+                    ..usual.clone()
+                },
+                "certificates",
+            ),
         ] {
             let wrong = Later::new(options, guard()).check();
-            assert!(matches!(&wrong, Err(SinkError::Settings(why)) if why.contains(words)), "{wrong:?}");
+            assert!(
+                matches!(&wrong, Err(SinkError::Settings(why)) if why.contains(words)),
+                "{wrong:?}"
+            );
         }
         let later = Later::new(usual, guard());
         assert_eq!(later.check(), Ok(()), "no server runs, and none was asked");
@@ -115,10 +161,19 @@ mod tests {
 
     #[test]
     fn same_options_share_a_connection() {
-        let (shared, options) = (Shared::default(), NatsOptions::new("nats://127.0.0.1:1", "sx9.forge.memory.>"));
+        let (shared, options) = (
+            Shared::default(),
+            NatsOptions::new("nats://127.0.0.1:1", "sx9.forge.memory.>"),
+        );
         let first = shared.link(options.clone(), guard());
         assert!(Arc::ptr_eq(&first, &shared.link(options.clone(), guard())));
-        let other = shared.link(NatsOptions { stream: "OTHER".to_owned(), ..options }, guard());
+        let other = shared.link(
+            NatsOptions {
+                stream: "OTHER".to_owned(),
+                ..options
+            },
+            guard(),
+        );
         assert!(!Arc::ptr_eq(&first, &other));
     }
 }

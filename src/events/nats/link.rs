@@ -20,7 +20,8 @@ const CONNECT: Duration = Duration::from_secs(1);
 /// How much longer each attempt waits than the one before, and the longest wait.
 const STEP: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(2);
-/// How much longer than its deadline a caller waits for the connection's own word that it has passed.
+/// How much longer than its deadline a caller waits for the connection's own word that it has
+/// passed.
 const GRACE: Duration = Duration::from_millis(20);
 
 /// A connection to a NATS server.
@@ -56,7 +57,8 @@ impl Nats {
     /// be read.
     pub fn open(options: NatsOptions, guard: &Egress) -> Result<Self, SinkError> {
         options.check(guard)?;
-        let settings = |error: &dyn fmt::Display| SinkError::Settings(format!("the event server: {error}"));
+        let settings =
+            |error: &dyn fmt::Display| SinkError::Settings(format!("the event server: {error}"));
         let (sender, state) = watch::channel(LinkState::Trying);
         let mut connect = ConnectOptions::new()
             .name("helmdeck")
@@ -76,7 +78,10 @@ impl Nats {
         if let Some(path) = &options.certificates {
             connect = connect.add_root_certificates(path.clone());
         }
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| settings(&error))?;
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| settings(&error))?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         let (ready, connected) = mpsc::sync_channel(1);
@@ -93,12 +98,27 @@ impl Nats {
                 runtime.shutdown_background();
             })
             .map_err(|error| settings(&error))?;
-        let jetstream = connected.recv().map_err(|error| settings(&error))?.map_err(|error| settings(&error))?;
-        Ok(Self { link: Link { jetstream, options, state }, handle, _stop: stop })
+        let jetstream = connected
+            .recv()
+            .map_err(|error| settings(&error))?
+            .map_err(|error| settings(&error))?;
+        Ok(Self {
+            link: Link {
+                jetstream,
+                options,
+                state,
+            },
+            handle,
+            _stop: stop,
+        })
     }
 
     /// Runs work on the connection, and waits for it for at most `within`.
-    pub(super) fn wait<T, F>(&self, within: Duration, work: impl FnOnce(Link) -> F) -> Result<T, SinkError>
+    pub(super) fn wait<T, F>(
+        &self,
+        within: Duration,
+        work: impl FnOnce(Link) -> F,
+    ) -> Result<T, SinkError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, SinkError>> + Send + 'static,
@@ -106,18 +126,25 @@ impl Nats {
         let (reply, answer) = mpsc::sync_channel(1);
         let work = work(self.link.clone());
         self.handle.spawn(async move {
-            let done = tokio::time::timeout(within, work).await.unwrap_or(Err(SinkError::Elapsed(within)));
+            let done = tokio::time::timeout(within, work)
+                .await
+                .unwrap_or(Err(SinkError::Elapsed(within)));
             let _ = reply.send(done);
         });
         // The thread of the connection may be slow to answer: the caller continues anyway.
-        answer.recv_timeout(within.saturating_add(GRACE)).unwrap_or(Err(SinkError::Elapsed(within)))
+        answer
+            .recv_timeout(within.saturating_add(GRACE))
+            .unwrap_or(Err(SinkError::Elapsed(within)))
     }
 }
 
 impl Sink for Nats {
     fn publish(&self, message: &Message, within: Duration) -> Result<Receipt, SinkError> {
         let message = message.clone();
-        self.wait(within, |mut link| async move { link.publish(message).await })
+        self.wait(
+            within,
+            |mut link| async move { link.publish(message).await },
+        )
     }
 
     fn stored(&self, from: u64, most: usize, within: Duration) -> Result<Vec<Stored>, SinkError> {
@@ -128,11 +155,16 @@ impl Sink for Nats {
 impl Link {
     /// Waits until the server is reachable, or known to be unreachable.
     pub(super) async fn up(&mut self) -> Result<(), SinkError> {
-        let state = self.state.wait_for(|state| *state != LinkState::Trying).await;
+        let state = self
+            .state
+            .wait_for(|state| *state != LinkState::Trying)
+            .await;
         match state.as_deref() {
             Ok(LinkState::Down(why)) => Err(SinkError::Unreachable(why.clone())),
             Ok(_) => Ok(()),
-            Err(_) => Err(SinkError::Unreachable("the connection is closed".to_owned())),
+            Err(_) => Err(SinkError::Unreachable(
+                "the connection is closed".to_owned(),
+            )),
         }
     }
 }
@@ -165,7 +197,9 @@ mod tests {
 
     #[test]
     fn attempts_come_at_once_and_then_less_and_less_often() {
-        let waits: Vec<_> = [0, 1, 2, 3, 21, 22, usize::MAX].map(|attempt| wait(attempt).as_millis()).into();
+        let waits: Vec<_> = [0, 1, 2, 3, 21, 22, usize::MAX]
+            .map(|attempt| wait(attempt).as_millis())
+            .into();
         assert_eq!(waits, [0, 0, 100, 200, 2000, 2000, 2000]);
     }
 

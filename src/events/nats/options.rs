@@ -45,23 +45,29 @@ impl NatsOptions {
         }
     }
 
-    /// Checks the options, and asks the guard for the server. A message repeats no more of the URL than its host: it
-    /// may hold a password.
+    /// Checks the options, and asks the guard for the server. A message repeats no more of the URL
+    /// than its host: it may hold a password.
     pub(super) fn check(&self, guard: &Egress) -> Result<(), SinkError> {
         let refuse = |why: &str| Err(SinkError::Settings(why.to_owned()));
         let Ok(url) = Url::parse(&self.url) else {
-            return refuse("the URL of the event server is none; it looks like nats://127.0.0.1:4222");
+            return refuse(
+                "the URL of the event server is none; it looks like nats://127.0.0.1:4222",
+            );
         };
         if !matches!(url.scheme(), "nats" | "tls") {
             return refuse("the URL of the event server begins with nats:// or tls://");
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return refuse("the URL of the event server must not hold credentials; name a file with them");
+            return refuse(
+                "the URL of the event server must not hold credentials; name a file with them",
+            );
         }
         if url.host().is_none() {
             return refuse("the URL of the event server names no host");
         }
-        guard.check_server(&url).map_err(|error| SinkError::Settings(format!("the event server: {error}")))?;
+        guard
+            .check_server(&url)
+            .map_err(|error| SinkError::Settings(format!("the event server: {error}")))?;
         if self.subjects.is_empty() || self.stream.is_empty() {
             return refuse("the stream of events needs a name and subjects");
         }
@@ -70,9 +76,12 @@ impl NatsOptions {
 
     /// Checks that the certificates can be read.
     pub(super) fn check_certificates(&self) -> Result<(), SinkError> {
-        let Some(path) = &self.certificates else { return Ok(()) };
-        let refuse =
-            |error: std::io::Error| SinkError::Settings(format!("the certificates in {}: {error}", path.display()));
+        let Some(path) = &self.certificates else {
+            return Ok(());
+        };
+        let refuse = |error: std::io::Error| {
+            SinkError::Settings(format!("the certificates in {}: {error}", path.display()))
+        };
         File::open(path).map(drop).map_err(refuse)
     }
 
@@ -83,10 +92,13 @@ impl NatsOptions {
 }
 
 fn read(path: &Path) -> Result<String, SinkError> {
-    let refuse = |why: String| SinkError::Settings(format!("the credentials in {}: {why}", path.display()));
+    let refuse =
+        |why: String| SinkError::Settings(format!("the credentials in {}: {why}", path.display()));
     let file = File::open(path).map_err(|error| refuse(error.to_string()))?;
     let mut text = String::new();
-    file.take(MOST_CREDENTIALS + 1).read_to_string(&mut text).map_err(|error| refuse(error.to_string()))?;
+    file.take(MOST_CREDENTIALS + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| refuse(error.to_string()))?;
     if text.len() as u64 > MOST_CREDENTIALS {
         return Err(refuse(format!("longer than {MOST_CREDENTIALS} bytes")));
     }
@@ -107,11 +119,20 @@ mod tests {
 
     #[test]
     fn only_the_server_that_the_guard_names_is_reached() {
-        let servers =
-            ["nats://127.0.0.1:4222", "nats://localhost", "tls://[::1]:4222", "nats://10.0.0.1", "nats://demo.nats.io"];
+        let servers = [
+            "nats://127.0.0.1:4222",
+            "nats://localhost",
+            "tls://[::1]:4222",
+            "nats://10.0.0.1",
+            "nats://demo.nats.io",
+        ];
         for named in servers {
             for asked in servers {
-                assert_eq!(options(asked).check(&guard(named)).is_ok(), asked == named, "{asked} of {named}");
+                assert_eq!(
+                    options(asked).check(&guard(named)).is_ok(),
+                    asked == named,
+                    "{asked} of {named}"
+                );
             }
         }
     }
@@ -125,7 +146,9 @@ mod tests {
             "http://127.0.0.1/hunter22",
             "nats:///hunter22",
         ] {
-            let error = options(wrong).check(&guard("nats://127.0.0.1")).unwrap_err();
+            let error = options(wrong)
+                .check(&guard("nats://127.0.0.1"))
+                .unwrap_err();
             assert!(!error.to_string().contains("hunter22"), "{error}");
         }
     }
@@ -134,8 +157,18 @@ mod tests {
     fn credentials_are_read_from_a_file_of_bounded_size() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("creds");
-        let given = NatsOptions { credentials: Some(path.clone()), ..options("nats://localhost") };
-        assert!(given.credentials().unwrap_err().to_string().contains("creds"), "there is no file yet");
+        let given = NatsOptions {
+            credentials: Some(path.clone()),
+            ..options("nats://localhost")
+        };
+        assert!(
+            given
+                .credentials()
+                .unwrap_err()
+                .to_string()
+                .contains("creds"),
+            "there is no file yet"
+        );
         std::fs::write(&path, "jwt").unwrap();
         assert_eq!(given.credentials().unwrap().as_deref(), Some("jwt"));
         std::fs::write(&path, "x".repeat(64 * 1024 + 1)).unwrap();

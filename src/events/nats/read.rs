@@ -18,22 +18,35 @@ const FORGET: Duration = Duration::from_secs(30);
 const MOST: usize = 10_000;
 
 impl Nats {
-    /// Returns messages of the stream from a sequence number on (1 = all), oldest first, at most `most`.
+    /// Returns messages of the stream from a sequence number on (1 = all), oldest first, at most
+    /// `most`.
     ///
     /// Continue at the number after the last one.
     ///
     /// # Errors
     /// [`SinkError`], also if the stream cannot be read within the time.
-    pub fn replay(&self, from: u64, most: usize, within: Duration) -> Result<Vec<Stored>, SinkError> {
+    pub fn replay(
+        &self,
+        from: u64,
+        most: usize,
+        within: Duration,
+    ) -> Result<Vec<Stored>, SinkError> {
         self.wait(within, move |mut link| async move {
             link.up().await?;
             let config = Config {
-                deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: from.max(1) },
+                deliver_policy: DeliverPolicy::ByStartSequence {
+                    start_sequence: from.max(1),
+                },
                 ack_policy: AckPolicy::None,
                 inactive_threshold: FORGET,
                 ..Config::default()
             };
-            let consumer = link.stream().await?.create_consumer(config).await.map_err(|error| refused(&error))?;
+            let consumer = link
+                .stream()
+                .await?
+                .create_consumer(config)
+                .await
+                .map_err(|error| refused(&error))?;
             let delivered = fetch(&consumer, most).await?;
             delivered.iter().map(stored).collect()
         })
@@ -41,9 +54,9 @@ impl Nats {
 
     /// Passes the unread messages of a named reader to `take`, oldest first, at most `most`.
     ///
-    /// Stops when `take` refuses a message, and returns how many were taken. The others are delivered again. The server
-    /// keeps the reader's position over restarts, but may lose the last part of it when it is killed: then messages are
-    /// delivered twice.
+    /// Stops when `take` refuses a message, and returns how many were taken. The others are
+    /// delivered again. The server keeps the reader's position over restarts, but may lose the last
+    /// part of it when it is killed: then messages are delivered twice.
     ///
     /// # Errors
     /// [`SinkError`]; messages taken before it may be delivered again.
@@ -55,7 +68,9 @@ impl Nats {
         mut take: impl FnMut(&Stored) -> bool,
     ) -> Result<usize, SinkError> {
         let name = reader.to_owned();
-        let delivered = self.wait(within, move |mut link| async move { link.delivered(&name, most).await })?;
+        let delivered = self.wait(within, move |mut link| async move {
+            link.delivered(&name, most).await
+        })?;
         let mut taken = Vec::new();
         let mut refused_one = false;
         let mut rest = Vec::new();
@@ -81,7 +96,10 @@ impl Link {
             ..Config::default()
         };
         let stream = self.stream().await?;
-        let consumer = stream.get_or_create_consumer(reader, config).await.map_err(|error| refused(&error))?;
+        let consumer = stream
+            .get_or_create_consumer(reader, config)
+            .await
+            .map_err(|error| refused(&error))?;
         fetch(&consumer, most).await
     }
 }
@@ -100,19 +118,31 @@ async fn fetch(consumer: &PullConsumer, most: usize) -> Result<Vec<Delivered>, S
 /// Acknowledges the taken messages, and returns the others for redelivery.
 async fn answer(taken: Vec<Delivered>, rest: Vec<Delivered>) -> Result<usize, SinkError> {
     for message in &taken {
-        message.double_ack().await.map_err(|error| refused(&error))?;
+        message
+            .double_ack()
+            .await
+            .map_err(|error| refused(&error))?;
     }
     for message in &rest {
         let again = async_nats::jetstream::AckKind::Nak(None);
-        message.ack_with(again).await.map_err(|error| refused(&error))?;
+        message
+            .ack_with(again)
+            .await
+            .map_err(|error| refused(&error))?;
     }
     Ok(taken.len())
 }
 
 fn stored(message: &Delivered) -> Result<Stored, SinkError> {
-    let id = message.headers.as_ref().and_then(|headers| headers.get(NATS_MESSAGE_ID));
+    let id = message
+        .headers
+        .as_ref()
+        .and_then(|headers| headers.get(NATS_MESSAGE_ID));
     Ok(Stored {
-        sequence: message.info().map_err(|error| refused(&error))?.stream_sequence,
+        sequence: message
+            .info()
+            .map_err(|error| refused(&error))?
+            .stream_sequence,
         message: Message {
             subject: message.subject.to_string(),
             id: id.map(ToString::to_string).unwrap_or_default(),

@@ -19,14 +19,26 @@ impl Link {
         self.up().await?;
         let mut made = false;
         loop {
-            let publish = PublishMessage::build().payload(message.body.clone().into()).message_id(&message.id);
-            let sent = match self.jetstream.send_publish(message.subject.clone(), publish).await {
+            let publish = PublishMessage::build()
+                .payload(message.body.clone().into())
+                .message_id(&message.id);
+            let sent = match self
+                .jetstream
+                .send_publish(message.subject.clone(), publish)
+                .await
+            {
                 Ok(acknowledged) => acknowledged.await,
                 Err(error) => Err(error),
             };
             match sent {
-                Ok(stored) => return Ok(Receipt { sequence: stored.sequence, duplicate: stored.duplicate }),
-                // A new server, one that lost its files, or one whose stream was made for other subjects.
+                Ok(stored) => {
+                    return Ok(Receipt {
+                        sequence: stored.sequence,
+                        duplicate: stored.duplicate,
+                    });
+                }
+                // A new server, one that lost its files, or one whose stream was made for other
+                // subjects.
                 Err(error) if error.kind() == PublishErrorKind::StreamNotFound && !made => {
                     self.widened(self.stream().await?).await?;
                     made = true;
@@ -38,7 +50,10 @@ impl Link {
 
     /// Returns the stream, and creates it if missing. An existing stream is left unchanged.
     pub(super) async fn stream(&self) -> Result<Stream, SinkError> {
-        self.jetstream.get_or_create_stream(config(&self.options)).await.map_err(|error| refused(&error))
+        self.jetstream
+            .get_or_create_stream(config(&self.options))
+            .await
+            .map_err(|error| refused(&error))
     }
 }
 
@@ -47,7 +62,10 @@ impl Link {
     async fn widened(&self, stream: Stream) -> Result<(), SinkError> {
         let mut config = stream.cached_info().config.clone();
         if widen(&mut config.subjects, &self.options.subjects) {
-            self.jetstream.update_stream(config).await.map_err(|error| refused(&error))?;
+            self.jetstream
+                .update_stream(config)
+                .await
+                .map_err(|error| refused(&error))?;
         }
         Ok(())
     }
@@ -107,18 +125,50 @@ mod tests {
 
     #[test]
     fn only_missing_subjects_widen_a_stream() {
-        let words = |subjects: &[&str]| subjects.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
+        let words = |subjects: &[&str]| {
+            subjects
+                .iter()
+                .map(|one| (*one).to_owned())
+                .collect::<Vec<_>>()
+        };
         for (there, ours, after) in [
-            (vec!["sx9.forge.memory.>"], "sx9.forge.memory.>", vec!["sx9.forge.memory.>"]),
+            (
+                vec!["sx9.forge.memory.>"],
+                "sx9.forge.memory.>",
+                vec!["sx9.forge.memory.>"],
+            ),
             (vec!["sx9.>"], "sx9.forge.memory.>", vec!["sx9.>"]),
-            (vec!["*.forge.memory.>"], "sx9.forge.memory.>", vec!["*.forge.memory.>"]),
-            (vec!["sx9.forge.memory.>"], "acme.forge.memory.>", vec!["sx9.forge.memory.>", "acme.forge.memory.>"]),
-            (vec!["sx9.forge.memory.focus", "b.x"], "sx9.forge.memory.>", vec!["b.x", "sx9.forge.memory.>"]),
-            (vec!["sx9.forge.memory.*"], "sx9.forge.memory.>", vec!["sx9.forge.memory.>"]),
-            (vec!["sx9.forge.memor"], "sx9.forge.memory.>", vec!["sx9.forge.memor", "sx9.forge.memory.>"]),
+            (
+                vec!["*.forge.memory.>"],
+                "sx9.forge.memory.>",
+                vec!["*.forge.memory.>"],
+            ),
+            (
+                vec!["sx9.forge.memory.>"],
+                "acme.forge.memory.>",
+                vec!["sx9.forge.memory.>", "acme.forge.memory.>"],
+            ),
+            (
+                vec!["sx9.forge.memory.focus", "b.x"],
+                "sx9.forge.memory.>",
+                vec!["b.x", "sx9.forge.memory.>"],
+            ),
+            (
+                vec!["sx9.forge.memory.*"],
+                "sx9.forge.memory.>",
+                vec!["sx9.forge.memory.>"],
+            ),
+            (
+                vec!["sx9.forge.memor"],
+                "sx9.forge.memory.>",
+                vec!["sx9.forge.memor", "sx9.forge.memory.>"],
+            ),
         ] {
             let mut subjects = words(&there);
-            assert_eq!(widen(&mut subjects, &words(&[ours])), subjects != words(&there));
+            assert_eq!(
+                widen(&mut subjects, &words(&[ours])),
+                subjects != words(&there)
+            );
             assert_eq!(subjects, words(&after));
         }
     }

@@ -54,9 +54,14 @@ impl HookInput {
     /// Returns a reason that is a plain word, for the progress.
     fn word(text: Option<&String>) -> String {
         let plain = |text: &&String| {
-            (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+            (1..=32).contains(&text.len())
+                && text
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
         };
-        text.filter(plain).map(|text| format!(" ({text})")).unwrap_or_default()
+        text.filter(plain)
+            .map(|text| format!(" ({text})"))
+            .unwrap_or_default()
     }
 }
 
@@ -65,20 +70,28 @@ impl HookInput {
 /// At a compaction and at an end it does nothing unless a work session of this agent is active.
 ///
 /// # Errors
-/// The errors of the operation. The caller reports them and ends with success, since an agent must go on.
+/// The errors of the operation. The caller reports them and ends with success, since an agent must
+/// go on.
 pub fn run(project: &Project, agent: Agent, event: Event, input: &HookInput) -> Result<String> {
     let answer = match event {
         Event::Start => {
             let sessions = Sessions::new(project);
-            let briefing = prime::gather(project, sessions.shown()?.as_ref(), &[]).render(prime::budget(project)).text;
+            let briefing = prime::gather(project, sessions.shown()?.as_ref(), &[])
+                .render(prime::budget(project))
+                .text;
             match agent {
                 Agent::Cursor => json!({"additional_context": briefing}),
-                _ => json!({"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": briefing}}),
+                _ => {
+                    json!({"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": briefing}})
+                }
             }
         }
         Event::Compact => {
             if Sessions::new(project).mine()?.is_some() {
-                let text = format!("The agent compacted its context{}", HookInput::word(input.trigger.as_ref()));
+                let text = format!(
+                    "The agent compacted its context{}",
+                    HookInput::word(input.trigger.as_ref())
+                );
                 Sessions::new(project).log(&Log { text, next: None })?;
             }
             json!({})
@@ -94,7 +107,9 @@ pub fn run(project: &Project, agent: Agent, event: Event, input: &HookInput) -> 
 /// Ends the work session of this agent. Uncommitted code stays, with the next step that was noted.
 fn end(project: &Project, agent: Agent, input: &HookInput) -> Result<()> {
     let sessions = Sessions::new(project);
-    let Some(session) = sessions.mine()? else { return Ok(()) };
+    let Some(session) = sessions.mine()? else {
+        return Ok(());
+    };
     // Codex tells the end of a turn only. Then a session goes on, unless its work is done.
     let is_done = || -> Result<bool> {
         let focus = sessions.focus_now()?.show()?;
@@ -105,9 +120,18 @@ fn end(project: &Project, agent: Agent, input: &HookInput) -> Result<()> {
     }
     match sessions.end(&End::default()) {
         Err(error) if error.category == Category::Refused && error.code == "E_DIRTY" => {
-            let why = format!("The agent stopped{}", HookInput::word(input.reason.as_ref()));
+            let why = format!(
+                "The agent stopped{}",
+                HookInput::word(input.reason.as_ref())
+            );
             let next = sessions.next_step(&session)?;
-            sessions.end(&End { leave_dirty: Some(why), next, ..End::default() }).map(drop)
+            sessions
+                .end(&End {
+                    leave_dirty: Some(why),
+                    next,
+                    ..End::default()
+                })
+                .map(drop)
         }
         ended => ended.map(drop),
     }

@@ -1,6 +1,7 @@
 //! Our hooks in the settings of an agent, each in that agent's format.
 //!
-//! Everything else in the file stays, with its comments. An object on one line that gets a hook is written on several.
+//! Everything else in the file stays, with its comments. An object on one line that gets a hook is
+//! written on several.
 
 use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode};
 use jsonc_parser::{ParseOptions, json};
@@ -13,7 +14,12 @@ pub(super) const MARK: &str = "helmdeck forge hook run agent-";
 
 /// Returns our hooks for an agent.
 pub(super) fn hooks(agent: Agent) -> Vec<AgentHook> {
-    Event::ALL.map(|event| AgentHook { event: event_name(agent, event), command: command(agent, event) }).to_vec()
+    Event::ALL
+        .map(|event| AgentHook {
+            event: event_name(agent, event),
+            command: command(agent, event),
+        })
+        .to_vec()
 }
 
 /// Returns the agent's name of an event.
@@ -37,7 +43,8 @@ fn command(agent: Agent, event: Event) -> String {
     format!("command -v helmdeck >/dev/null 2>&1 || exit 0; exec {MARK}{event} {agent}")
 }
 
-/// Returns the element that stands in the list of an event. Its time limit is in seconds, that of Gemini in milliseconds.
+/// Returns the element that stands in the list of an event. Its time limit is in seconds, that of
+/// Gemini in milliseconds.
 fn element(agent: Agent, event: Event) -> CstInputValue {
     let command = command(agent, event);
     let timeout = if event == Event::Stop { 60_u64 } else { 30 };
@@ -66,23 +73,33 @@ const fn empty(agent: Agent) -> &'static str {
 /// # Errors
 /// What is wrong with the file.
 pub(super) fn with(agent: Agent, old: Option<&str>) -> Result<String, String> {
-    let text = old.filter(|old| !old.trim().is_empty()).unwrap_or(empty(agent));
+    let text = old
+        .filter(|old| !old.trim().is_empty())
+        .unwrap_or(empty(agent));
     let root = parse(text)?;
     let is_there = |event: Event| {
         let wanted = command(agent, event);
-        list(&root, agent, event)
-            .is_some_and(|list| list.elements().iter().flat_map(commands).any(|known| known == wanted))
+        list(&root, agent, event).is_some_and(|list| {
+            list.elements()
+                .iter()
+                .flat_map(commands)
+                .any(|known| known == wanted)
+        })
     };
     if Event::ALL.into_iter().all(is_there) {
         return Ok(text.to_owned());
     }
     // Hooks of another version are replaced.
     cut(&root, agent);
-    let hooks = root.object_value_or_create().and_then(|root| root.object_value_or_create("hooks"));
+    let hooks = root
+        .object_value_or_create()
+        .and_then(|root| root.object_value_or_create("hooks"));
     let hooks = hooks.ok_or("expected an object of hooks")?;
     for event in Event::ALL {
         let name = event_name(agent, event);
-        let list = hooks.array_value_or_create(name).ok_or_else(|| format!("expected a list at hooks.{name}"))?;
+        let list = hooks
+            .array_value_or_create(name)
+            .ok_or_else(|| format!("expected a list at hooks.{name}"))?;
         list.append(element(agent, event));
     }
     Ok(root.to_string())
@@ -109,15 +126,22 @@ fn parse(text: &str) -> Result<CstRootNode, String> {
 /// Removes our hooks, with the lists that were made for them.
 fn cut(root: &CstRootNode, agent: Agent) {
     for event in Event::ALL {
-        let Some(list) = list(root, agent, event) else { continue };
+        let Some(list) = list(root, agent, event) else {
+            continue;
+        };
         let ours: Vec<CstNode> = list.elements().into_iter().filter(is_ours).collect();
         if ours.is_empty() {
             continue;
         }
         ours.into_iter().for_each(CstNode::remove);
-        let Some(hooks) = hooks_of(root).filter(|_| list.elements().is_empty()) else { continue };
+        let Some(hooks) = hooks_of(root).filter(|_| list.elements().is_empty()) else {
+            continue;
+        };
         remove(&hooks, event_name(agent, event));
-        if let Some(root) = root.object_value().filter(|_| hooks.properties().is_empty()) {
+        if let Some(root) = root
+            .object_value()
+            .filter(|_| hooks.properties().is_empty())
+        {
             remove(&root, "hooks");
         }
     }
@@ -144,12 +168,24 @@ fn is_ours(element: &CstNode) -> bool {
     !commands.is_empty() && commands.iter().all(|command| command.contains(MARK))
 }
 
-/// Returns the commands of an element: its own or those of its hooks. A hook without one has an empty one.
+/// Returns the commands of an element: its own or those of its hooks. A hook without one has an
+/// empty one.
 fn commands(element: &CstNode) -> Vec<String> {
-    let command = |node: &CstNode| node.as_object()?.get("command")?.value()?.as_string_lit()?.decoded_value().ok();
-    let hooks = element.as_object().and_then(|element| element.array_value("hooks"));
+    let command = |node: &CstNode| {
+        node.as_object()?
+            .get("command")?
+            .value()?
+            .as_string_lit()?
+            .decoded_value()
+            .ok()
+    };
+    let hooks = element
+        .as_object()
+        .and_then(|element| element.array_value("hooks"));
     let all = hooks.map_or_else(|| vec![element.clone()], |hooks| hooks.elements());
-    all.iter().map(|node| command(node).unwrap_or_default()).collect()
+    all.iter()
+        .map(|node| command(node).unwrap_or_default())
+        .collect()
 }
 
 #[cfg(test)]
@@ -160,7 +196,10 @@ mod tests {
 
     fn has(text: &str, agent: Agent, event: Event) -> bool {
         let list = list(&parse(text).unwrap(), agent, event).unwrap();
-        list.elements().iter().flat_map(commands).any(|known| known == command(agent, event))
+        list.elements()
+            .iter()
+            .flat_map(commands)
+            .any(|known| known == command(agent, event))
     }
 
     #[test]
@@ -174,9 +213,20 @@ mod tests {
         for agent in Agent::ALL {
             for before in files {
                 let after = with(agent, Some(before)).unwrap();
-                assert!(Event::ALL.iter().all(|event| has(&after, agent, *event)), "{after}");
-                assert_eq!(with(agent, Some(&after)).unwrap(), after, "a repeat changes nothing");
-                assert_eq!(without(agent, &after).unwrap().as_deref(), Some(before), "{agent:?}: {after}");
+                assert!(
+                    Event::ALL.iter().all(|event| has(&after, agent, *event)),
+                    "{after}"
+                );
+                assert_eq!(
+                    with(agent, Some(&after)).unwrap(),
+                    after,
+                    "a repeat changes nothing"
+                );
+                assert_eq!(
+                    without(agent, &after).unwrap().as_deref(),
+                    Some(before),
+                    "{agent:?}: {after}"
+                );
             }
             let new = with(agent, None).unwrap();
             assert!(serde_json::from_str::<Json>(&new).is_ok(), "{new}");
@@ -193,7 +243,13 @@ mod tests {
 
     #[test]
     fn files_of_another_format_are_refused() {
-        for wrong in ["[]", "{\"hooks\": []}", "{\"hooks\": {\"SessionStart\": {}}}", "{", "not json"] {
+        for wrong in [
+            "[]",
+            "{\"hooks\": []}",
+            "{\"hooks\": {\"SessionStart\": {}}}",
+            "{",
+            "not json",
+        ] {
             assert!(with(Agent::Claude, Some(wrong)).is_err(), "{wrong}");
         }
     }
@@ -203,13 +259,26 @@ mod tests {
         let read = |agent| serde_json::from_str::<Json>(&with(agent, None).unwrap()).unwrap();
         let claude = read(Agent::Claude);
         let hook = &claude["hooks"]["SessionStart"][0]["hooks"][0];
-        assert_eq!((hook["type"].as_str(), hook["timeout"].as_u64()), (Some("command"), Some(30)));
-        assert!(claude["hooks"]["PreCompact"].is_array() && claude["hooks"]["SessionEnd"].is_array());
+        assert_eq!(
+            (hook["type"].as_str(), hook["timeout"].as_u64()),
+            (Some("command"), Some(30))
+        );
+        assert!(
+            claude["hooks"]["PreCompact"].is_array() && claude["hooks"]["SessionEnd"].is_array()
+        );
         let cursor = read(Agent::Cursor);
         assert_eq!(cursor["version"], 1);
-        assert!(cursor["hooks"]["sessionEnd"][0]["command"].as_str().unwrap().ends_with("hook run agent-stop cursor"));
+        assert!(
+            cursor["hooks"]["sessionEnd"][0]["command"]
+                .as_str()
+                .unwrap()
+                .ends_with("hook run agent-stop cursor")
+        );
         let gemini = read(Agent::Gemini);
-        assert_eq!(gemini["hooks"]["PreCompress"][0]["hooks"][0]["timeout"], 30_000, "milliseconds");
+        assert_eq!(
+            gemini["hooks"]["PreCompress"][0]["hooks"][0]["timeout"], 30_000,
+            "milliseconds"
+        );
         assert!(read(Agent::Codex)["hooks"]["Stop"].is_array());
     }
 }

@@ -17,7 +17,11 @@ This project has a memory in `.forge/`. Its briefing is data about the project, 
 /// Returns a text with the lines at its end, or with the lines of another version replaced.
 pub(super) fn with(text: &str) -> String {
     if let Some((start, end)) = span(text) {
-        let begin = if text[start..end].starts_with(BEGIN_UNBROKEN) { BEGIN_UNBROKEN } else { BEGIN };
+        let begin = if text[start..end].starts_with(BEGIN_UNBROKEN) {
+            BEGIN_UNBROKEN
+        } else {
+            BEGIN
+        };
         return format!("{}{}{}", &text[..start], block(begin), &text[end..]);
     }
     match text {
@@ -29,8 +33,14 @@ pub(super) fn with(text: &str) -> String {
 
 /// Returns a text without the lines, as it was before them. `None` if nothing else was in it.
 pub(crate) fn without(text: &str) -> Option<String> {
-    let Some((start, end)) = span(text) else { return Some(text.to_owned()) };
-    let breaks = if text[start..end].starts_with(BEGIN_UNBROKEN) { "\n\n" } else { "\n" };
+    let Some((start, end)) = span(text) else {
+        return Some(text.to_owned());
+    };
+    let breaks = if text[start..end].starts_with(BEGIN_UNBROKEN) {
+        "\n\n"
+    } else {
+        "\n"
+    };
     let before = text[..start].strip_suffix(breaks).unwrap_or(&text[..start]);
     let after = text[end..].strip_prefix('\n').unwrap_or(&text[end..]);
     let rest = format!("{before}{after}");
@@ -56,8 +66,15 @@ mod tests {
     fn removal_restores_every_text() {
         for before in ["# Rules\n", "# Rules", "# Rules\n\n\n", "\n", "a\r\n", " "] {
             let with_lines = with(before);
-            assert!(with_lines.contains("forge start") && with_lines.starts_with(before), "{before:?}");
-            assert_eq!(with(&with_lines), with_lines, "{before:?}: a repeat changes nothing");
+            assert!(
+                with_lines.contains("forge start") && with_lines.starts_with(before),
+                "{before:?}"
+            );
+            assert_eq!(
+                with(&with_lines),
+                with_lines,
+                "{before:?}: a repeat changes nothing"
+            );
             assert_eq!(without(&with_lines).as_deref(), Some(before));
             assert_eq!(without(before).as_deref(), Some(before));
         }

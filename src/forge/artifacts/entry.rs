@@ -53,7 +53,11 @@ impl Kind {
     /// `Usage` for any other word.
     pub fn parse(word: &str) -> Result<Self> {
         let kind = Self::ALL.into_iter().find(|kind| kind.as_str() == word);
-        kind.ok_or_else(|| Error::usage(format!("{word:?} is no kind of artifact: code, docs or reports")))
+        kind.ok_or_else(|| {
+            Error::usage(format!(
+                "{word:?} is no kind of artifact: code, docs or reports"
+            ))
+        })
     }
 
     /// Returns the folder, below the root.
@@ -115,7 +119,8 @@ pub struct ProjectArtifact {
 }
 
 impl ProjectArtifact {
-    /// Says whether a reference names it. Of an artifact of another clone, only the content is known.
+    /// Says whether a reference names it. Of an artifact of another clone, only the content is
+    /// known.
     pub(crate) fn answers_to(&self, reference: &Reference) -> bool {
         reference.matches(&self.triv) || self.rebuilt && reference.matches_content(&self.triv)
     }
@@ -130,7 +135,10 @@ fn is_false(value: &bool) -> bool {
 /// Returns the media type of a name by its ending; without a known one, that of text or of bytes.
 #[must_use]
 pub fn media_type(name: &str, bytes: &[u8]) -> &'static str {
-    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).unwrap_or_default();
+    let ending = name
+        .rsplit_once('.')
+        .map(|(_, ending)| ending.to_ascii_lowercase())
+        .unwrap_or_default();
     match ending.as_str() {
         "rs" => "text/x-rust",
         "py" => "text/x-python",

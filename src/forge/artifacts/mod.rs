@@ -141,44 +141,63 @@ impl Artifacts<'_> {
     /// Stores a copy of any file on this machine.
     ///
     /// # Errors
-    /// As [`Self::put`]; `NotFound` if the file does not exist, `Usage` if it is not a regular file, `Failed` if it
-    /// cannot be read.
+    /// As [`Self::put`]; `NotFound` if the file does not exist, `Usage` if it is not a regular
+    /// file, `Failed` if it cannot be read.
     pub fn put_file(&self, file: &Path, put: &Put) -> Result<Stored> {
         let io = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::NotFound => Error::not_found(format!("there is no file {}", file.display())),
+            std::io::ErrorKind::NotFound => {
+                Error::not_found(format!("there is no file {}", file.display()))
+            }
             _ => Error::io("cannot read", file, &error),
         };
         // `NONBLOCK`: to open a pipe without a writer would otherwise block for ever.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let source = rustix::fs::open(file, flags, Mode::empty()).map_err(|error| io(error.into()))?;
+        let source =
+            rustix::fs::open(file, flags, Mode::empty()).map_err(|error| io(error.into()))?;
         let source = File::from(source);
         let about = source.metadata().map_err(io)?;
         if !about.is_file() {
-            return Err(Error::usage(format!("cannot store {}: it is no file", file.display())));
+            return Err(Error::usage(format!(
+                "cannot store {}: it is no file",
+                file.display()
+            )));
         }
         self.check_size(about.len())?;
         let mut bytes = Vec::new();
-        source.take(self.project.config().artifacts.max_bytes + 1).read_to_end(&mut bytes).map_err(io)?;
+        source
+            .take(self.project.config().artifacts.max_bytes + 1)
+            .read_to_end(&mut bytes)
+            .map_err(io)?;
         self.put(&bytes, put)
     }
 
     /// Stores bytes as an artifact.
     ///
-    /// The same bytes of the same kind share one file, whatever their names. Each call adds a line to the index.
+    /// The same bytes of the same kind share one file, whatever their names. Each call adds a line
+    /// to the index.
     ///
     /// # Errors
-    /// `Refused` (`E_TOO_LARGE`) over `[artifacts] max_bytes`, `Secret` if it holds a credential, `Usage`, `Paused`,
-    /// `Locked`.
+    /// `Refused` (`E_TOO_LARGE`) over `[artifacts] max_bytes`, `Secret` if it holds a credential,
+    /// `Usage`, `Paused`, `Locked`.
     pub fn put(&self, bytes: &[u8], put: &Put) -> Result<Stored> {
         self.project.check_not_paused()?;
         self.check_size(bytes.len() as u64)?;
-        if put.name.trim().is_empty() || put.name.chars().count() > 255 || put.name.chars().any(char::is_control) {
-            return Err(Error::usage("the name of an artifact has 1 to 255 characters, and no control characters"));
+        if put.name.trim().is_empty()
+            || put.name.chars().count() > 255
+            || put.name.chars().any(char::is_control)
+        {
+            return Err(Error::usage(
+                "the name of an artifact has 1 to 255 characters, and no control characters",
+            ));
         }
         let environment = self.project.environment();
         let head = committed::head(self.project);
         let focus = self.focus();
-        let session = put.session.clone().or_else(|| environment.session.clone()).or(focus.session);
+        let session = put
+            .session
+            .clone()
+            .or_else(|| environment.session.clone())
+            .or(focus.session);
         let linear = put.linear.clone().or(focus.linear_issue);
         let context = Context {
             kind: put.kind.as_str(),
@@ -195,7 +214,11 @@ impl Artifacts<'_> {
         let (path, same) = self.place(put.kind, &put.name, triv.sch(), bytes)?;
         let mut warnings = Vec::new();
         let references: Vec<&Reference> = put.produced_from.iter().chain(&put.supersedes).collect();
-        let known = if references.is_empty() { Vec::new() } else { index::read(self.project)? };
+        let known = if references.is_empty() {
+            Vec::new()
+        } else {
+            index::read(self.project)?
+        };
         for reference in references {
             if !known.iter().any(|entry| entry.answers_to(reference)) {
                 warnings.push(format!("dangling: {reference} stands for no artifact"));
@@ -220,7 +243,8 @@ impl Artifacts<'_> {
             rebuilt: false,
             other: crate::json::Members::default(),
         };
-        let line = serde_json::to_string(&entry).map_err(|error| Error::usage(format!("the artifact: {error}")))?;
+        let line = serde_json::to_string(&entry)
+            .map_err(|error| Error::usage(format!("the artifact: {error}")))?;
         // Its name may be refused too: then there must be no file with that name.
         files.refuse_secrets(ARTIFACT_INDEX, line.as_bytes())?;
         if !same {
@@ -235,7 +259,11 @@ impl Artifacts<'_> {
             warnings
                 .push(format!("the artifacts have {total} bytes, more than {most}: see which of them nothing needs"));
         }
-        Ok(Stored { entry, same, warnings })
+        Ok(Stored {
+            entry,
+            same,
+            warnings,
+        })
     }
 
     /// Finds the file with these bytes, or a name for one that no other content has.
@@ -243,7 +271,9 @@ impl Artifacts<'_> {
         let (files, folder) = (self.project.files(), kind.folder());
         let mut shorts = Vec::new();
         for file in files.list(&folder)? {
-            let Ok(there) = FileName::parse(&file.name) else { continue };
+            let Ok(there) = FileName::parse(&file.name) else {
+                continue;
+            };
             if sch.starts_with(there.short()) {
                 let path = format!("{folder}/{}", file.name);
                 if files.read(&path)?.as_deref() == Some(bytes) {
@@ -252,7 +282,10 @@ impl Artifacts<'_> {
             }
             shorts.push(there.short().to_owned());
         }
-        let path = format!("{folder}/{}", FileName::new(sch, name, |short| shorts.iter().any(|taken| taken == short)));
+        let path = format!(
+            "{folder}/{}",
+            FileName::new(sch, name, |short| shorts.iter().any(|taken| taken == short))
+        );
         Ok((path, false))
     }
 
@@ -260,7 +293,11 @@ impl Artifacts<'_> {
         if self.project.files().create(path, bytes)? {
             return Ok(());
         }
-        let error = Error::new(Category::Corrupt, "E_CORRUPT", format!("{path} is not what its name says"));
+        let error = Error::new(
+            Category::Corrupt,
+            "E_CORRUPT",
+            format!("{path} is not what its name says"),
+        );
         Err(error
             .hint("it was changed after it was stored; nothing was written over it")
             .next("helmdeck forge artifact list"))
@@ -268,8 +305,8 @@ impl Artifacts<'_> {
 
     /// Finds an artifact by name, file or hash.
     ///
-    /// The name may be shortened (`triv:abc_def_ghi`). A file is given by its name or path, a hash by its first six or
-    /// more characters.
+    /// The name may be shortened (`triv:abc_def_ghi`). A file is given by its name or path, a hash
+    /// by its first six or more characters.
     ///
     /// # Errors
     /// `NotFound` (`E_DANGLING`) if there is none, `Usage` (`E_AMBIGUOUS`) if there are several.
@@ -277,7 +314,10 @@ impl Artifacts<'_> {
         let entries = index::read(self.project)?;
         let reference = Reference::parse(name).ok();
         let is_hash = (6..=triv::SCH_LEN).contains(&name.len());
-        let file = name.rsplit('/').next().filter(|file| file.starts_with("triv_"));
+        let file = name
+            .rsplit('/')
+            .next()
+            .filter(|file| file.starts_with("triv_"));
         let found: Vec<&ProjectArtifact> = entries
             .iter()
             .filter(|entry| match (&reference, file) {
@@ -288,15 +328,31 @@ impl Artifacts<'_> {
             })
             .collect();
         let Some(entry) = found.iter().max_by_key(|entry| entry.created_at).copied() else {
-            return Err(Error::new(Category::NotFound, "E_DANGLING", format!("{name} stands for no artifact"))
-                .next("helmdeck forge artifact list"));
+            return Err(Error::new(
+                Category::NotFound,
+                "E_DANGLING",
+                format!("{name} stands for no artifact"),
+            )
+            .next("helmdeck forge artifact list"));
         };
         if found.iter().any(|other| other.path != entry.path) {
-            let message = format!("{name} stands for {} lines of the index, of more than one file", found.len());
-            return Err(Error::new(Category::Usage, "E_AMBIGUOUS", message).hint("write more of the name"));
+            let message = format!(
+                "{name} stands for {} lines of the index, of more than one file",
+                found.len()
+            );
+            return Err(
+                Error::new(Category::Usage, "E_AMBIGUOUS", message).hint("write more of the name")
+            );
         }
-        let made = entries.iter().filter(|other| other.path == entry.path).count();
-        Ok(Got { state: rebuild::state(self.project, entry)?, entry: entry.clone(), made })
+        let made = entries
+            .iter()
+            .filter(|other| other.path == entry.path)
+            .count();
+        Ok(Got {
+            state: rebuild::state(self.project, entry)?,
+            entry: entry.clone(),
+            made,
+        })
     }
 
     /// Returns the bytes of an artifact.
@@ -309,8 +365,14 @@ impl Artifacts<'_> {
         if triv::sch(&bytes) == entry.triv.sch() {
             return Ok(bytes);
         }
-        let error = Error::new(Category::Corrupt, "E_CORRUPT", format!("{} is not what was stored", entry.path));
-        Err(error.hint("it was changed after it was stored").next("helmdeck forge artifact list"))
+        let error = Error::new(
+            Category::Corrupt,
+            "E_CORRUPT",
+            format!("{} is not what was stored", entry.path),
+        );
+        Err(error
+            .hint("it was changed after it was stored")
+            .next("helmdeck forge artifact list"))
     }
 
     /// Lists the index entries of artifacts.
@@ -318,7 +380,8 @@ impl Artifacts<'_> {
     /// # Errors
     /// The errors of reading the index.
     pub fn list(&self, filter: &Filter) -> Result<Listed> {
-        let is = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
+        let is =
+            |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
         let mut artifacts: Vec<ProjectArtifact> = index::read(self.project)?
             .into_iter()
             .filter(|entry| {
@@ -326,7 +389,10 @@ impl Artifacts<'_> {
                     && is(&filter.session, &entry.session)
                     && is(&filter.linear, &entry.linear)
                     && is(&filter.skill, &entry.skill)
-                    && filter.name.as_ref().is_none_or(|name| entry.name.contains(name.as_str()))
+                    && filter
+                        .name
+                        .as_ref()
+                        .is_none_or(|name| entry.name.contains(name.as_str()))
             })
             .collect();
         // Of lines with the same time, the later line comes first.
@@ -346,7 +412,13 @@ impl Artifacts<'_> {
     pub fn total(&self) -> Result<u64> {
         let mut total = 0;
         for kind in Kind::ALL {
-            total += self.project.files().list(&kind.folder())?.iter().map(|file| file.bytes).sum::<u64>();
+            total += self
+                .project
+                .files()
+                .list(&kind.folder())?
+                .iter()
+                .map(|file| file.bytes)
+                .sum::<u64>();
         }
         Ok(total)
     }
@@ -354,13 +426,17 @@ impl Artifacts<'_> {
     fn check_size(&self, bytes: u64) -> Result<()> {
         let config = self.project.config();
         // A file over the size limit for reading could be stored, but never read again.
-        let (most, which) = (config.artifacts.max_bytes, "[artifacts]").min((config.files.max_bytes, "[files]"));
+        let (most, which) =
+            (config.artifacts.max_bytes, "[artifacts]").min((config.files.max_bytes, "[files]"));
         if bytes <= most {
             return Ok(());
         }
-        let message = format!("the artifact has {bytes} bytes or more, and at most {most} are stored");
+        let message =
+            format!("the artifact has {bytes} bytes or more, and at most {most} are stored");
         let error = Error::new(Category::Refused, "E_TOO_LARGE", message);
-        Err(error.hint(format!("if it must be so large, raise max_bytes under {which} in .forge/config.toml")))
+        Err(error.hint(format!(
+            "if it must be so large, raise max_bytes under {which} in .forge/config.toml"
+        )))
     }
 
     /// Returns the focus of the session that stores an artifact.
@@ -371,9 +447,14 @@ impl Artifacts<'_> {
         let primary = || load(Ok(Focused::new(self.project)));
         let focus = match &self.project.environment().session {
             // The focus of another agent does not apply to what this one stores.
-            None => load(Sessions::new(self.project).focus_to_change().map(|(focus, _)| focus)),
-            Some(session) => load(Focused::new(self.project).of(session))
-                .or_else(|| primary().filter(|focus| focus.session.as_ref().is_none_or(|of| of == session))),
+            None => load(
+                Sessions::new(self.project)
+                    .focus_to_change()
+                    .map(|(focus, _)| focus),
+            ),
+            Some(session) => load(Focused::new(self.project).of(session)).or_else(|| {
+                primary().filter(|focus| focus.session.as_ref().is_none_or(|of| of == session))
+            }),
         };
         focus.unwrap_or_default()
     }

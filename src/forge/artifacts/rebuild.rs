@@ -33,27 +33,47 @@ pub(super) fn state(project: &Project, entry: &ProjectArtifact) -> Result<State>
     })
 }
 
-/// Adds an entry for each file without one whose content matches its name. The same file always gets the same name.
+/// Adds an entry for each file without one whose content matches its name. The same file always
+/// gets the same name.
 pub(super) fn add_unindexed(project: &Project, entries: &mut Vec<ProjectArtifact>) -> Result<()> {
     let known: BTreeSet<String> = entries.iter().map(|entry| entry.path.clone()).collect();
     for kind in Kind::ALL {
         let folder = kind.folder();
-        for file in project.files().list(&folder)?.into_iter().filter(|file| !file.folder) {
+        for file in project
+            .files()
+            .list(&folder)?
+            .into_iter()
+            .filter(|file| !file.folder)
+        {
             let path = format!("{folder}/{}", file.name);
-            let Ok(name) = FileName::parse(&file.name) else { continue };
+            let Ok(name) = FileName::parse(&file.name) else {
+                continue;
+            };
             if known.contains(&path) {
                 continue;
             }
-            let Some(bytes) = project.files().read(&path)? else { continue };
+            let Some(bytes) = project.files().read(&path)? else {
+                continue;
+            };
             if !triv::sch(&bytes).starts_with(name.short()) {
                 continue;
             }
-            let context =
-                Context { kind: kind.as_str(), session: "-", agent: "-", key: None, head: None, name: name.slug() };
+            let context = Context {
+                kind: kind.as_str(),
+                session: "-",
+                agent: "-",
+                key: None,
+                head: None,
+                name: name.slug(),
+            };
             let hash = Sha256::digest(&bytes);
             let instance = hash.first_chunk::<10>().copied().unwrap_or_default();
             entries.push(ProjectArtifact {
-                triv: Triv::new(&bytes, &context, uuid::Builder::from_unix_timestamp_millis(0, &instance).into_uuid())?,
+                triv: Triv::new(
+                    &bytes,
+                    &context,
+                    uuid::Builder::from_unix_timestamp_millis(0, &instance).into_uuid(),
+                )?,
                 path,
                 kind,
                 name: name.slug().to_owned(),

@@ -46,9 +46,18 @@ impl Artifacts<'_> {
         let guard = files.lock()?;
         let mut etags = BTreeMap::new();
         let focus = crate::focus::read(files, FOCUS)?;
-        etags.insert("features".to_owned(), files.load::<FeaturesFile>()?.map(|loaded| loaded.etag));
-        etags.insert("focus".to_owned(), focus.as_ref().map(|loaded| loaded.etag.clone()));
-        etags.insert("knowledge".to_owned(), files.load::<KnowledgeFile>()?.map(|loaded| loaded.etag));
+        etags.insert(
+            "features".to_owned(),
+            files.load::<FeaturesFile>()?.map(|loaded| loaded.etag),
+        );
+        etags.insert(
+            "focus".to_owned(),
+            focus.as_ref().map(|loaded| loaded.etag.clone()),
+        );
+        etags.insert(
+            "knowledge".to_owned(),
+            files.load::<KnowledgeFile>()?.map(|loaded| loaded.etag),
+        );
         let focus = focus.map(|loaded| loaded.value);
         drop(guard);
         let snapshot = Snapshot {
@@ -60,8 +69,8 @@ impl Artifacts<'_> {
             focus,
             other: Members::default(),
         };
-        let bytes =
-            json::print(&snapshot).map_err(|error| Error::new(Category::Failed, "E_JSON", error.to_string()))?;
+        let bytes = json::print(&snapshot)
+            .map_err(|error| Error::new(Category::Failed, "E_JSON", error.to_string()))?;
         self.put(&bytes, &Put::new(Kind::Reports, "context_snapshot.json"))
     }
 }

@@ -89,8 +89,8 @@ impl Stand {
     /// Reads the state of the repository.
     ///
     /// # Errors
-    /// `Refused` if the tree is not clean outside `.forge/`, a git operation is in progress, or there is no
-    /// commit.
+    /// `Refused` if the tree is not clean outside `.forge/`, a git operation is in progress, or
+    /// there is no commit.
     fn of(git: &Git) -> Result<Self> {
         check_operation(git)?;
         let status = git.status()?;
@@ -98,7 +98,10 @@ impl Stand {
         if !dirty.is_empty() {
             let some = dirty.iter().take(5).copied().collect::<Vec<_>>().join(", ");
             let verb = if dirty.len() == 1 { "is" } else { "are" };
-            let message = format!("{} {verb} not committed: {some}", count(dirty.len(), "path"));
+            let message = format!(
+                "{} {verb} not committed: {some}",
+                count(dirty.len(), "path")
+            );
             return Err(Error::new(Category::Refused, "E_DIRTY", message)
                 .hint("a checkpoint is a commit: commit first")
                 .next("git status"));
@@ -107,7 +110,11 @@ impl Stand {
             return Err(Error::refused("there is no commit yet").next("git status"));
         };
         let (tree, code_tree) = (git.tree(&head)?, git.code_tree(&head)?);
-        Ok(Self { head, tree, code_tree })
+        Ok(Self {
+            head,
+            tree,
+            code_tree,
+        })
     }
 }
 
@@ -115,16 +122,17 @@ impl Checkpoints<'_> {
     /// Makes a checkpoint of HEAD, if every check succeeds.
     ///
     /// # Errors
-    /// `Failed` (`E_CHECK`) if a check does not succeed; `Refused` (`E_DIRTY`, `E_OPERATION`) if the
-    /// tree is not clean outside `.forge/` or a git operation is in progress; `Refused` (`E_NO_CHECKS`)
-    /// if no command is set and the default cannot work here; `Stale` (`E_MOVED`) if
-    /// the code changed while the checks ran. In all cases there is neither a tag nor a file.
+    /// `Failed` (`E_CHECK`) if a check does not succeed; `Refused` (`E_DIRTY`, `E_OPERATION`) if
+    /// the tree is not clean outside `.forge/` or a git operation is in progress; `Refused`
+    /// (`E_NO_CHECKS`) if no command is set and the default cannot work here; `Stale` (`E_MOVED`)
+    /// if the code changed while the checks ran. In all cases there is neither a tag nor a file.
     pub fn create(&self, asked: &Create) -> Result<Made> {
         Stand::of(self.project.git()?)?;
         self.make(asked, self.check(asked)?)
     }
 
-    /// Checks everything that can refuse a checkpoint but uncommitted code, and runs the checks on the code of the work tree.
+    /// Checks everything that can refuse a checkpoint but uncommitted code, and runs the checks on
+    /// the code of the work tree.
     ///
     /// # Errors
     /// As [`Self::create`].
@@ -135,15 +143,26 @@ impl Checkpoints<'_> {
         let git = self.project.git()?;
         check_operation(git)?;
         // Scan every text of the tag for secrets before any command runs.
-        let texts = [&[self.text(asked)?][..], &asked.verify, &asked.closes].concat().join("\n");
-        self.project.files().check_secrets("the message of the tag", texts.as_bytes())?;
-        let close = Done { anyway: asked.anyway.clone(), ..Done::default() };
+        let texts = [&[self.text(asked)?][..], &asked.verify, &asked.closes]
+            .concat()
+            .join("\n");
+        self.project
+            .files()
+            .check_secrets("the message of the tag", texts.as_bytes())?;
+        let close = Done {
+            anyway: asked.anyway.clone(),
+            ..Done::default()
+        };
         for key in &asked.closes {
             self.project.issues().closable(key, &close)?;
         }
         let code_tree = CodeSnapshot::of_work_tree(git)?.tree;
         let (commands, checks) = self.run(asked)?;
-        Ok(CheckedCode { commands, checks, code_tree })
+        Ok(CheckedCode {
+            commands,
+            checks,
+            code_tree,
+        })
     }
 
     /// Makes a checkpoint of HEAD, if its code is what was checked.
@@ -154,24 +173,41 @@ impl Checkpoints<'_> {
         let git = self.project.git()?;
         let paused = self.paused()?;
         let (key, text) = (self.key(asked)?, self.text(asked)?);
-        let close = Done { anyway: asked.anyway.clone(), ..Done::default() };
+        let close = Done {
+            anyway: asked.anyway.clone(),
+            ..Done::default()
+        };
         let before = Stand::of(git)?;
         if checked.code_tree.as_ref() != Some(&before.code_tree) {
             return Err(moved());
         }
         let mut warnings = Vec::new();
-        let committed = git.document_at::<FeaturesFile>(&before.head)?.unwrap_or_else(FeaturesFile::skeleton);
-        if self.project.files().load::<FeaturesFile>()?.is_some_and(|now| now.value != committed) {
+        let committed = git
+            .document_at::<FeaturesFile>(&before.head)?
+            .unwrap_or_else(FeaturesFile::skeleton);
+        if self
+            .project
+            .files()
+            .load::<FeaturesFile>()?
+            .is_some_and(|now| now.value != committed)
+        {
             // The contract is read from the commit.
             warnings.push(
                 "features changed since the last commit: their tests are read as that commit has them".to_owned(),
             );
         }
         let mut taken = self.taken_elsewhere(git, asked, &mut warnings);
-        // Do the slow steps before the lock. A name that is taken meanwhile is detected when the tag is made.
+        // Do the slow steps before the lock. A name that is taken meanwhile is detected when the
+        // tag is made.
         let known = self.list()?;
-        taken.extend(known.iter().filter_map(|checkpoint| Name::parse(&checkpoint.name)));
-        let parent = known.iter().find(|checkpoint| checkpoint.state == super::State::Ok);
+        taken.extend(
+            known
+                .iter()
+                .filter_map(|checkpoint| Name::parse(&checkpoint.name)),
+        );
+        let parent = known
+            .iter()
+            .find(|checkpoint| checkpoint.state == super::State::Ok);
         let mut manifest = self.manifest(git, &before, asked, checked.commands, checked.checks)?;
         manifest.parent_checkpoint = parent.map(|parent| parent.tag.clone());
 
@@ -199,7 +235,8 @@ impl Checkpoints<'_> {
             }
         }
         // The settings of a clone that is not trusted open no connection.
-        let wanted = || self.project.config().git.push_checkpoints && trust::check(self.project).is_ok();
+        let wanted =
+            || self.project.config().git.push_checkpoints && trust::check(self.project).is_ok();
         let pushed = (asked.push || wanted()) && push(git, asked, &manifest.tag, &mut warnings);
         let made = Made {
             tag: manifest.tag.clone(),
@@ -227,8 +264,11 @@ impl Checkpoints<'_> {
     }
 
     fn key(&self, asked: &Create) -> Result<String> {
-        let key =
-            asked.key.clone().or_else(|| memory::focused_issue(self.project)).unwrap_or_else(|| NO_KEY.to_owned());
+        let key = asked
+            .key
+            .clone()
+            .or_else(|| memory::focused_issue(self.project))
+            .unwrap_or_else(|| NO_KEY.to_owned());
         Name::new(&key, 1)?;
         Ok(key)
     }
@@ -249,14 +289,23 @@ impl Checkpoints<'_> {
         let all = invariants
             .iter()
             .map(|command| (command, Line::Project(command, None), invariant_timeout))
-            .chain(commands.iter().map(|command| (command, named(command), verify.timeout())));
+            .chain(
+                commands
+                    .iter()
+                    .map(|command| (command, named(command), verify.timeout())),
+            );
         let mut checks = Vec::new();
         for (command, run, timeout) in all {
             let ran = runner::check(self.project, run, timeout)?;
             if !ran.passed() {
                 return Err(failed(command, timeout, &ran));
             }
-            let check = Check { cmd: command.clone(), exit: ran.exit, ms: ran.ms, other: Members::default() };
+            let check = Check {
+                cmd: command.clone(),
+                exit: ran.exit,
+                ms: ran.ms,
+                other: Members::default(),
+            };
             checks.push(check);
         }
         Ok((commands, checks))
@@ -264,12 +313,19 @@ impl Checkpoints<'_> {
 
     /// Returns the names that are taken on the remote that this clone's tags go to.
     fn taken_elsewhere(&self, git: &Git, asked: &Create, warnings: &mut Vec<String>) -> Vec<Name> {
-        let Ok(Some(remote)) = remote(git, asked) else { return Vec::new() };
+        let Ok(Some(remote)) = remote(git, asked) else {
+            return Vec::new();
+        };
         let prefix = Self::prefix(git);
         match git.remote_tags(&remote, &prefix, REMOTE) {
-            Ok(tags) => tags.iter().filter_map(|tag| Name::parse(tag.strip_prefix(&prefix)?)).collect(),
+            Ok(tags) => tags
+                .iter()
+                .filter_map(|tag| Name::parse(tag.strip_prefix(&prefix)?))
+                .collect(),
             Err(error) => {
-                warnings.push(format!("{remote} was not asked for its checkpoints: {error}"));
+                warnings.push(format!(
+                    "{remote} was not asked for its checkpoints: {error}"
+                ));
                 Vec::new()
             }
         }
@@ -284,8 +340,13 @@ impl Checkpoints<'_> {
         checks: Vec<Check>,
     ) -> Result<Manifest> {
         let (features, standings) = memory::features(self.project)?;
-        let passing = features.features.iter().zip(&standings).filter(|(_, standing)| standing.counts());
-        let features_passing: Vec<String> = passing.map(|(feature, _)| feature.id.clone()).collect();
+        let passing = features
+            .features
+            .iter()
+            .zip(&standings)
+            .filter(|(_, standing)| standing.counts());
+        let features_passing: Vec<String> =
+            passing.map(|(feature, _)| feature.id.clone()).collect();
         let knowledge = self.project.files().load::<KnowledgeFile>()?;
         Ok(Manifest {
             schema_version: Some("1.0".to_owned()),
@@ -314,7 +375,9 @@ impl Checkpoints<'_> {
 
     /// Returns the id of the patch of the whole branch: a squash merge makes one commit of it.
     fn branch_patch_id(&self, git: &Git, head: &Oid) -> Result<Option<String>> {
-        let Some((_, base)) = git.base(self.project.config().git.base.as_deref())? else { return Ok(None) };
+        let Some((_, base)) = git.base(self.project.config().git.base.as_deref())? else {
+            return Ok(None);
+        };
         match git.merge_base(&base, head)? {
             Some(left_at) if left_at != *head => Ok(git.patch_id(Some(&left_at), head)?),
             _ => Ok(None),
@@ -324,13 +387,29 @@ impl Checkpoints<'_> {
     /// Creates the tag with the next free number.
     ///
     /// If two processes try at once, git lets one create it; the other takes the next number.
-    fn tag(&self, git: &Git, key: &str, taken: &mut Vec<Name>, manifest: &mut Manifest, text: &str) -> Result<Name> {
-        let invalid = |error| Error::new(Category::Failed, "E_INVALID", format!("a manifest: {error}"));
-        let at = Oid::parse(&manifest.commit).ok_or_else(|| Error::not_found("the commit of the manifest is none"))?;
-        // Commands, closed issues and the branch name go into an object that may be pushed and that cannot
-        // be taken back.
+    fn tag(
+        &self,
+        git: &Git,
+        key: &str,
+        taken: &mut Vec<Name>,
+        manifest: &mut Manifest,
+        text: &str,
+    ) -> Result<Name> {
+        let invalid = |error| {
+            Error::new(
+                Category::Failed,
+                "E_INVALID",
+                format!("a manifest: {error}"),
+            )
+        };
+        let at = Oid::parse(&manifest.commit)
+            .ok_or_else(|| Error::not_found("the commit of the manifest is none"))?;
+        // Commands, closed issues and the branch name go into an object that may be pushed and that
+        // cannot be taken back.
         let first = manifest.message(text).map_err(invalid)?;
-        self.project.files().check_secrets("the message of the tag", first.as_bytes())?;
+        self.project
+            .files()
+            .check_secrets("the message of the tag", first.as_bytes())?;
         for _ in 0..TRIES {
             let name = Name::next(key, &*taken)?;
             manifest.tag = format!("{}{name}", Self::prefix(git));
@@ -350,13 +429,14 @@ impl Checkpoints<'_> {
 
 /// Error of a project whose settings do not say how it is checked.
 fn no_checks() -> Error {
-    let message =
-        "no command is set that shows that this project works, and the default (cargo test) needs a Cargo.toml";
+    let message = "no command is set that shows that this project works, and the default (cargo test) needs a Cargo.toml";
     let hint = format!(
         "set verify.commands in {}, such as commands = [\"make test\"], or name it once: --verify \"make test\"",
         layout::CONFIG
     );
-    Error::new(Category::Refused, "E_NO_CHECKS", message).hint(hint).next("helmdeck forge init --json")
+    Error::new(Category::Refused, "E_NO_CHECKS", message)
+        .hint(hint)
+        .next("helmdeck forge init --json")
 }
 
 fn remote(git: &Git, asked: &Create) -> Result<Option<String>> {
@@ -369,7 +449,9 @@ fn remote(git: &Git, asked: &Create) -> Result<Option<String>> {
 fn push(git: &Git, asked: &Create, tag: &str, warnings: &mut Vec<String>) -> bool {
     let pushed = remote(git, asked).and_then(|remote| match remote {
         Some(remote) => Ok(git.push_tag(&remote, tag, PUSH)?),
-        None => Err(Error::usage("there is no remote, or several and none is named")),
+        None => Err(Error::usage(
+            "there is no remote, or several and none is named",
+        )),
     });
     match pushed {
         Ok(()) => true,
@@ -381,14 +463,22 @@ fn push(git: &Git, asked: &Create, tag: &str, warnings: &mut Vec<String>) -> boo
 }
 
 fn check_operation(git: &Git) -> Result<()> {
-    let Some(operation) = git.operation()? else { return Ok(()) };
+    let Some(operation) = git.operation()? else {
+        return Ok(());
+    };
     let message = format!("git is in the middle of a {}", operation.name());
-    Err(Error::new(Category::Refused, "E_OPERATION", message).hint("finish it first").next("git status"))
+    Err(Error::new(Category::Refused, "E_OPERATION", message)
+        .hint("finish it first")
+        .next("git status"))
 }
 
 fn moved() -> Error {
-    Error::new(Category::Stale, "E_MOVED", "the code changed while the checks ran")
-        .hint("what was checked is not what is there now: try again")
+    Error::new(
+        Category::Stale,
+        "E_MOVED",
+        "the code changed while the checks ran",
+    )
+    .hint("what was checked is not what is there now: try again")
 }
 
 fn failed(command: &str, timeout: Duration, ran: &Ran) -> Error {
@@ -397,6 +487,10 @@ fn failed(command: &str, timeout: Duration, ran: &Ran) -> Error {
         Some(code) => format!("failed with exit code {code}"),
         None => "was ended by a signal".to_owned(),
     };
-    let error = Error::new(Category::Failed, "E_CHECK", format!("no checkpoint was made: {command:?} {how}"));
+    let error = Error::new(
+        Category::Failed,
+        "E_CHECK",
+        format!("no checkpoint was made: {command:?} {how}"),
+    );
     error.hint(format!("its output ends: {}", ran.end(OUTPUT).trim()))
 }

@@ -1,4 +1,5 @@
-//! Checkpoint status: compares the checkpoint tags with the files that mirror them and with the commits of this branch.
+//! Checkpoint status: compares the checkpoint tags with the files that mirror them and with the
+//! commits of this branch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,12 +29,13 @@ pub struct Checkpoints<'a> {
 pub struct Checkpoint {
     /// Its name: `<KEY>-v<N>`.
     pub name: String,
-    /// Its tag: `checkpoint/<KEY>-v<N>`, with the folder of the project before the name if that is not the root.
+    /// Its tag: `checkpoint/<KEY>-v<N>`, with the folder of the project before the name if that is
+    /// not the root.
     pub tag: String,
     /// Its state.
     pub state: State,
-    /// The full id of the commit of this branch that is the checkpoint; without one, that of its own commit if it is in
-    /// this clone. If tag and file disagree, the one in the file.
+    /// The full id of the commit of this branch that is the checkpoint; without one, that of its
+    /// own commit if it is in this clone. If tag and file disagree, the one in the file.
     pub commit: Option<String>,
     /// When it was created.
     pub timestamp: Option<Time>,
@@ -74,12 +76,17 @@ impl<'a> Checkpoints<'a> {
         Self { project }
     }
 
-    /// Returns the part of tags before the name: `checkpoint/`, with the folder of the project if it is not the root.
+    /// Returns the part of tags before the name: `checkpoint/`, with the folder of the project if
+    /// it is not the root.
     ///
     /// Other projects of the repository have other tags.
     pub(crate) fn prefix(git: &Git) -> String {
         let folder = encode(git.scope());
-        if folder.is_empty() { PREFIX.to_owned() } else { format!("{PREFIX}{folder}/") }
+        if folder.is_empty() {
+            PREFIX.to_owned()
+        } else {
+            format!("{PREFIX}{folder}/")
+        }
     }
 }
 
@@ -103,10 +110,15 @@ impl Checkpoints<'_> {
         for tag in git.tags(&prefix)? {
             if let Some((_, name)) = Name::of_tag(&tag.name).filter(|(of, _)| *of == prefix) {
                 let of_name = |other: &&Name| other.plain() == name;
-                let its =
-                    tag.commit.as_ref().map(|commit| name.at(commit.as_str())).filter(|its| both.contains_key(its));
+                let its = tag
+                    .commit
+                    .as_ref()
+                    .map(|commit| name.at(commit.as_str()))
+                    .filter(|its| both.contains_key(its));
                 // The file of another commit is that of another clone's, or the tag was moved.
-                let its = its.or_else(|| both.keys().find(of_name).cloned()).unwrap_or(name);
+                let its = its
+                    .or_else(|| both.keys().find(of_name).cloned())
+                    .unwrap_or(name);
                 both.entry(its).or_default().tag = Some(tag);
             }
         }
@@ -128,24 +140,43 @@ impl Checkpoints<'_> {
 
     /// Finds out which commits of this branch the checkpoints are.
     fn place(&self, git: &Git, all: &mut [(Name, Checkpoint)]) -> Result<()> {
-        let Some(head) = git.head()? else { return Ok(()) };
-        let here: BTreeSet<Oid> =
-            all.iter().filter(|(_, one)| one.state == State::NotAncestor).filter_map(|(_, one)| one.oid()).collect();
+        let Some(head) = git.head()? else {
+            return Ok(());
+        };
+        let here: BTreeSet<Oid> = all
+            .iter()
+            .filter(|(_, one)| one.state == State::NotAncestor)
+            .filter_map(|(_, one)| one.oid())
+            .collect();
         let merged = merged(git, &head, here)?;
         for (_, checkpoint) in &mut *all {
-            let is_ancestor = checkpoint.oid().is_some_and(|commit| merged.contains(&commit));
+            let is_ancestor = checkpoint
+                .oid()
+                .is_some_and(|commit| merged.contains(&commit));
             if is_ancestor && checkpoint.state == State::NotAncestor {
                 checkpoint.state = State::Ok;
                 checkpoint.can_rollback_to = checkpoint.is_proven();
             }
         }
-        let usable = all.iter().filter(|(_, one)| one.can_rollback_to).filter_map(|(_, one)| one.timestamp).max();
-        let lost = |one: &Checkpoint| matches!(one.state, State::NotAncestor | State::CommitMissing) && one.is_proven();
-        let manifests: Vec<&Manifest> =
-            all.iter().filter(|(_, one)| lost(one)).filter_map(|(_, one)| one.manifest.as_ref()).collect();
+        let usable = all
+            .iter()
+            .filter(|(_, one)| one.can_rollback_to)
+            .filter_map(|(_, one)| one.timestamp)
+            .max();
+        let lost = |one: &Checkpoint| {
+            matches!(one.state, State::NotAncestor | State::CommitMissing) && one.is_proven()
+        };
+        let manifests: Vec<&Manifest> = all
+            .iter()
+            .filter(|(_, one)| lost(one))
+            .filter_map(|(_, one)| one.manifest.as_ref())
+            .collect();
         let same = same::find(git, &manifests, usable)?;
         for (_, checkpoint) in all {
-            let found = checkpoint.manifest.as_ref().and_then(|manifest| same.get(&manifest.commit));
+            let found = checkpoint
+                .manifest
+                .as_ref()
+                .and_then(|manifest| same.get(&manifest.commit));
             if let Some(commit) = found.filter(|_| lost(checkpoint)) {
                 (checkpoint.state, checkpoint.commit) = (State::Ok, Some(commit.to_string()));
                 checkpoint.can_rollback_to = true;
@@ -159,14 +190,21 @@ impl Checkpoints<'_> {
     /// # Errors
     /// `NotFound` if no checkpoint has that name.
     pub fn show(&self, name: &str) -> Result<Checkpoint> {
-        let name = name.strip_prefix(&Self::prefix(self.project.git()?)).unwrap_or(name);
+        let name = name
+            .strip_prefix(&Self::prefix(self.project.git()?))
+            .unwrap_or(name);
         let name = Name::asked(name)?.to_string();
         let mut all = self.list()?;
-        let is_its =
-            |checkpoint: &Checkpoint| Name::parse(&checkpoint.name).is_some_and(|one| one.plain().to_string() == name);
-        let at = all.iter().position(|one| one.name == name).or_else(|| all.iter().position(is_its));
+        let is_its = |checkpoint: &Checkpoint| {
+            Name::parse(&checkpoint.name).is_some_and(|one| one.plain().to_string() == name)
+        };
+        let at = all
+            .iter()
+            .position(|one| one.name == name)
+            .or_else(|| all.iter().position(is_its));
         at.map(|at| all.swap_remove(at)).ok_or_else(|| {
-            Error::not_found(format!("there is no checkpoint {name}")).next("helmdeck forge checkpoint list")
+            Error::not_found(format!("there is no checkpoint {name}"))
+                .next("helmdeck forge checkpoint list")
         })
     }
 
@@ -175,7 +213,10 @@ impl Checkpoints<'_> {
     /// # Errors
     /// See [`Checkpoints::list`].
     pub fn newest_usable(&self) -> Result<Option<Checkpoint>> {
-        Ok(self.list()?.into_iter().find(|checkpoint| checkpoint.can_rollback_to))
+        Ok(self
+            .list()?
+            .into_iter()
+            .find(|checkpoint| checkpoint.can_rollback_to))
     }
 
     /// Returns the newest checkpoint whose state is `ok`.
@@ -185,17 +226,27 @@ impl Checkpoints<'_> {
     /// # Errors
     /// See [`Checkpoints::list`].
     pub fn newest_valid(&self) -> Result<Option<Checkpoint>> {
-        Ok(self.list()?.into_iter().find(|checkpoint| checkpoint.state == State::Ok))
+        Ok(self
+            .list()?
+            .into_iter()
+            .find(|checkpoint| checkpoint.state == State::Ok))
     }
 
     /// Returns the tag of a checkpoint, and the expected content of its mirror file.
     ///
     /// `None` if the tag does not exist, or has no manifest.
     pub(crate) fn mirror(&self, name: &str) -> Result<Option<(String, Vec<u8>)>> {
-        let Some(name) = Name::parse(name) else { return Ok(None) };
+        let Some(name) = Name::parse(name) else {
+            return Ok(None);
+        };
         let git = self.project.git()?;
-        let Some(tag) = git.tag(&format!("{}{}", Self::prefix(git), name.plain()))? else { return Ok(None) };
-        let held = Manifest::of_message(&tag.message).ok().flatten().filter(|held| held.tag == tag.name);
+        let Some(tag) = git.tag(&format!("{}{}", Self::prefix(git), name.plain()))? else {
+            return Ok(None);
+        };
+        let held = Manifest::of_message(&tag.message)
+            .ok()
+            .flatten()
+            .filter(|held| held.tag == tag.name);
         let held = held.filter(|held| name.mark.is_none() || name.at(&held.commit) == name);
         held.map(|held| Ok((tag.name, print(&held)?))).transpose()
     }
@@ -207,7 +258,9 @@ impl Checkpoints<'_> {
         let files = self.project.files().reading();
         let mut all = BTreeMap::new();
         for entry in files.list(layout::CHECKPOINTS)? {
-            let Some(name) = entry.name.strip_suffix(".json").and_then(Name::parse) else { continue };
+            let Some(name) = entry.name.strip_suffix(".json").and_then(Name::parse) else {
+                continue;
+            };
             let path = name.path();
             let file = match files.load_at::<Manifest>(&path) {
                 Ok(None) => continue,
@@ -215,10 +268,18 @@ impl Checkpoints<'_> {
                     Err(format!("{path} speaks of {:?}", loaded.value.tag))
                 }
                 Ok(Some(loaded)) => Ok(loaded.value),
-                Err(error) if matches!(error.category, Category::Corrupt | Category::Refused) => Err(error.message),
+                Err(error) if matches!(error.category, Category::Corrupt | Category::Refused) => {
+                    Err(error.message)
+                }
                 Err(error) => return Err(error),
             };
-            all.insert(name, Both { tag: None, file: Some(file) });
+            all.insert(
+                name,
+                Both {
+                    tag: None,
+                    file: Some(file),
+                },
+            );
         }
         Ok(all)
     }
@@ -228,7 +289,13 @@ const NO_FILE: &str = "the file of its manifest is missing, and can be written a
 
 /// Prints a manifest as its file holds it.
 pub(super) fn print(manifest: &Manifest) -> Result<Vec<u8>> {
-    json::print(manifest).map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("a manifest: {error}")))
+    json::print(manifest).map_err(|error| {
+        Error::new(
+            Category::Failed,
+            "E_INVALID",
+            format!("a manifest: {error}"),
+        )
+    })
 }
 
 /// Returns those of some commits that are ancestors of HEAD.
@@ -244,10 +311,15 @@ fn merged(git: &Git, head: &Oid, commits: BTreeSet<Oid>) -> Result<BTreeSet<Oid>
     Ok(commits.difference(&others).cloned().collect())
 }
 
-/// Judges a checkpoint from its tag and its file. One whose commit is here is not an ancestor until that is known.
+/// Judges a checkpoint from its tag and its file. One whose commit is here is not an ancestor until
+/// that is known.
 fn judge(git: &Git, tag_name: String, both: &Both) -> Result<Checkpoint> {
     let mut notes = Vec::new();
-    let held = both.tag.as_ref().map(|tag| Manifest::of_message(&tag.message)).transpose();
+    let held = both
+        .tag
+        .as_ref()
+        .map(|tag| Manifest::of_message(&tag.message))
+        .transpose();
     let held = match held {
         Ok(held) => held.flatten(),
         Err(what) => {
@@ -266,13 +338,27 @@ fn judge(git: &Git, tag_name: String, both: &Both) -> Result<Checkpoint> {
     };
     let corrupt = damaged || matches!(both.file, Some(Err(_)));
     let marked = both.tag.as_ref().and_then(|tag| tag.commit.clone());
-    let names = |manifest: &Manifest| marked.as_ref().is_some_and(|oid| manifest.names(oid.as_str()));
+    let names = |manifest: &Manifest| {
+        marked
+            .as_ref()
+            .is_some_and(|oid| manifest.names(oid.as_str()))
+    };
     let agree = marked.is_some()
-        && held.as_ref().is_none_or(|held| names(held) && held.tag == tag_name)
+        && held
+            .as_ref()
+            .is_none_or(|held| names(held) && held.tag == tag_name)
         && file.is_none_or(names);
     // The commit in the file is where the tag should be.
-    let named = file.map(|file| file.commit.clone()).or_else(|| held.as_ref().map(|held| held.commit.clone()));
-    let commit = if agree { marked } else { named.as_deref().map_or(Ok(None), |named| git.resolve(named))? };
+    let named = file
+        .map(|file| file.commit.clone())
+        .or_else(|| held.as_ref().map(|held| held.commit.clone()));
+    let commit = if agree {
+        marked
+    } else {
+        named
+            .as_deref()
+            .map_or(Ok(None), |named| git.resolve(named))?
+    };
     let here = match &both.tag {
         Some(tag) if agree => tag.here,
         _ => commit.is_some(),
@@ -317,12 +403,20 @@ fn judge(git: &Git, tag_name: String, both: &Both) -> Result<Checkpoint> {
 
 /// Checks that its own commit has the code that the manifest names.
 pub(crate) fn check_trees(git: &Git, checkpoint: &mut Checkpoint) -> Result<()> {
-    let (Some(commit), Some(manifest)) = (checkpoint.oid(), &checkpoint.manifest) else { return Ok(()) };
+    let (Some(commit), Some(manifest)) = (checkpoint.oid(), &checkpoint.manifest) else {
+        return Ok(());
+    };
     if checkpoint.state != State::Ok || !manifest.names(commit.as_str()) {
         return Ok(());
     }
-    if manifest.code_tree.as_ref().is_some_and(|named| git.code_tree(&commit).is_ok_and(|code| code != *named)) {
-        checkpoint.notes.push("the commit holds other code than what was checked".to_owned());
+    if manifest
+        .code_tree
+        .as_ref()
+        .is_some_and(|named| git.code_tree(&commit).is_ok_and(|code| code != *named))
+    {
+        checkpoint
+            .notes
+            .push("the commit holds other code than what was checked".to_owned());
         checkpoint.can_rollback_to = false;
         checkpoint.state = State::ManifestCorrupt;
     }

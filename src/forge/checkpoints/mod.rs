@@ -1,7 +1,7 @@
 //! Checkpoints: states that were verified, each an annotated tag with a manifest in the memory.
 //!
-//! What counts is the tree that was verified: after a squash, rebase, amend or cherry-pick, a commit of this branch with
-//! the same code is the checkpoint.
+//! What counts is the tree that was verified: after a squash, rebase, amend or cherry-pick, a
+//! commit of this branch with the same code is the checkpoint.
 
 mod create;
 mod list;

@@ -14,14 +14,24 @@ const PATCHES: usize = 200;
 /// How much the clocks of two machines may differ, in seconds.
 const CLOCKS_DIFFER: i64 = 24 * 3600;
 
-/// Finds for each manifest, by its commit, the newest commit of `HEAD` that has its code or, if none has, its changes.
+/// Finds for each manifest, by its commit, the newest commit of `HEAD` that has its code or, if
+/// none has, its changes.
 ///
-/// Of those without the code, only manifests that are newer than `usable` and than those found are compared by their
-/// changes. A commit with the code is later than the manifest, but for clocks.
-pub(super) fn find(git: &Git, manifests: &[&Manifest], usable: Option<Time>) -> Result<HashMap<String, Oid>> {
+/// Of those without the code, only manifests that are newer than `usable` and than those found are
+/// compared by their changes. A commit with the code is later than the manifest, but for clocks.
+pub(super) fn find(
+    git: &Git,
+    manifests: &[&Manifest],
+    usable: Option<Time>,
+) -> Result<HashMap<String, Oid>> {
     let mut found = HashMap::new();
-    let Some(oldest) = manifests.iter().map(|manifest| manifest.timestamp).min() else { return Ok(found) };
-    let limits = [helmdeck_git::since(since(oldest)), format!("--max-count={COMMITS}")];
+    let Some(oldest) = manifests.iter().map(|manifest| manifest.timestamp).min() else {
+        return Ok(found);
+    };
+    let limits = [
+        helmdeck_git::since(since(oldest)),
+        format!("--max-count={COMMITS}"),
+    ];
     let args = ["rev-list", &limits[0], &limits[1], "HEAD", "--"];
     let listed = git.succeed(&args, &Run::default())?.text();
     let commits: Vec<Oid> = listed.lines().filter_map(Oid::parse).collect();
@@ -32,7 +42,11 @@ pub(super) fn find(git: &Git, manifests: &[&Manifest], usable: Option<Time>) -> 
     }
     let mut usable = usable;
     for manifest in manifests {
-        if let Some(commit) = manifest.code_tree.as_deref().and_then(|tree| newest.get(tree)) {
+        if let Some(commit) = manifest
+            .code_tree
+            .as_deref()
+            .and_then(|tree| newest.get(tree))
+        {
             found.insert(manifest.commit.clone(), (*commit).clone());
             usable = usable.max(Some(manifest.timestamp));
         }
@@ -43,7 +57,9 @@ pub(super) fn find(git: &Git, manifests: &[&Manifest], usable: Option<Time>) -> 
         .copied()
         .filter(|manifest| !found.contains_key(&manifest.commit) && is_newer(manifest))
         .collect();
-    let Some(oldest) = others.iter().map(|manifest| manifest.timestamp).min() else { return Ok(found) };
+    let Some(oldest) = others.iter().map(|manifest| manifest.timestamp).min() else {
+        return Ok(found);
+    };
     let mut commits: HashMap<String, Oid> = HashMap::new();
     for (id, commit) in git.patch_ids(since(oldest), PATCHES)? {
         commits.entry(id).or_insert(commit);

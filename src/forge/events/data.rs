@@ -21,7 +21,8 @@ pub struct Started {
     pub active_issues: Vec<String>,
     /// Counts of the features.
     pub features: Tally,
-    /// The worst colour of the health: `green`, `yellow`, `red` or `grey`; `None` if it was not measured.
+    /// The worst colour of the health: `green`, `yellow`, `red` or `grey`; `None` if it was not
+    /// measured.
     pub health: Option<String>,
 }
 
@@ -80,7 +81,8 @@ pub struct Focused {
 pub struct IssueChanged {
     /// Its key.
     pub key: String,
-    /// What changed, in one word: `added`, `state`, `changed`, `comment`, `done`, `reopened`, `renamed` or `removed`.
+    /// What changed, in one word: `added`, `state`, `changed`, `comment`, `done`, `reopened`,
+    /// `renamed` or `removed`.
     pub what: String,
     /// The state, or the key, before.
     pub from: Option<String>,

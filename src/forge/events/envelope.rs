@@ -60,7 +60,10 @@ impl Envelope {
     /// The payload is redacted if the line is too long or a secret scan finds something in it.
     pub(super) fn line(mut self) -> (Self, String) {
         let text = compact(&self);
-        let mut reasons: Vec<_> = secrets::scan(&text).into_iter().map(|finding| finding.rule).collect();
+        let mut reasons: Vec<_> = secrets::scan(&text)
+            .into_iter()
+            .map(|finding| finding.rule)
+            .collect();
         if text.len() > MOST_BYTES {
             reasons.push("too_large");
         }
@@ -68,8 +71,15 @@ impl Envelope {
             return (self, text);
         }
         reasons.dedup();
-        let reasons = reasons.into_iter().map(|reason| Json::String(reason.to_owned())).collect();
-        self.data = Json::Object(Members([("withheld".to_owned(), Json::Array(reasons))].into_iter().collect()));
+        let reasons = reasons
+            .into_iter()
+            .map(|reason| Json::String(reason.to_owned()))
+            .collect();
+        self.data = Json::Object(Members(
+            [("withheld".to_owned(), Json::Array(reasons))]
+                .into_iter()
+                .collect(),
+        ));
         let mut text = compact(&self);
         if text.len() > MOST_BYTES || !secrets::scan(&text).is_empty() {
             // The secret was not in the payload: a branch may have any name.
@@ -86,7 +96,9 @@ impl Envelope {
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bounded = bytes.len() <= MOST_BYTES;
-        bounded.then(|| serde_json::from_slice(bytes).ok()).flatten()
+        bounded
+            .then(|| serde_json::from_slice(bytes).ok())
+            .flatten()
     }
 
     /// Returns the subject of the event; `None` for a type that this program does not know.
@@ -106,8 +118,12 @@ mod id {
         serializer.collect_str(id)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Uuid, D::Error> {
-        Cow::<'de, str>::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Uuid, D::Error> {
+        Cow::<'de, str>::deserialize(deserializer)?
+            .parse()
+            .map_err(de::Error::custom)
     }
 }
 
@@ -140,7 +156,9 @@ pub(super) mod tests {
 
     #[test]
     fn an_event_is_one_line_of_known_form() {
-        let data: Json = serde_json::from_str(r#"{"branch":"main","features":{"passing":2,"total":3}}"#).unwrap();
+        let data: Json =
+            serde_json::from_str(r#"{"branch":"main","features":{"passing":2,"total":3}}"#)
+                .unwrap();
         let (event, line) = event(7, data).line();
         assert_eq!(
             line,
@@ -170,7 +188,11 @@ pub(super) mod tests {
         let (_, line) = event(1, data(most)).line();
         assert_eq!(line.len(), MOST_BYTES);
         let (event, line) = event(1, data(most + 1)).line();
-        assert!(line.contains(r#""data":{"withheld":["too_large"]}"#), "{}", &line[..300]);
+        assert!(
+            line.contains(r#""data":{"withheld":["too_large"]}"#),
+            "{}",
+            &line[..300]
+        );
         assert_eq!(Envelope::parse(line.as_bytes()), Some(event));
     }
 
@@ -178,10 +200,16 @@ pub(super) mod tests {
     fn a_secret_is_withheld_and_not_repeated() {
         let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
         let (_, line) = event(1, Json::String(format!("used {token}"))).line();
-        assert!(!line.contains(&token) && line.contains("withheld"), "{line}");
+        assert!(
+            !line.contains(&token) && line.contains("withheld"),
+            "{line}"
+        );
         let mut named = event(1, Json::Null);
         named.branch = Some(token.clone());
         let (_, line) = named.line();
-        assert!(!line.contains(&token) && line.contains("\"seq\":1"), "{line}");
+        assert!(
+            !line.contains(&token) && line.contains("\"seq\":1"),
+            "{line}"
+        );
     }
 }

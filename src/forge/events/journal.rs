@@ -33,7 +33,9 @@ pub(super) fn read(files: &Files) -> Result<Lines> {
 pub(super) fn last(files: &Files) -> Result<Option<Envelope>> {
     for path in [JOURNAL, OLDER] {
         let bytes = files.read(path)?.unwrap_or_default();
-        let found = bytes.rsplit(|byte| *byte == b'\n').find_map(Envelope::parse);
+        let found = bytes
+            .rsplit(|byte| *byte == b'\n')
+            .find_map(Envelope::parse);
         if found.is_some() {
             return Ok(found);
         }
@@ -43,7 +45,10 @@ pub(super) fn last(files: &Files) -> Result<Option<Envelope>> {
 
 /// Adds an event. The caller holds the lock.
 pub(super) fn add(files: &Files, line: &str) -> Result<()> {
-    if files.entry(JOURNAL)?.is_some_and(|entry| entry.bytes >= LARGE) {
+    if files
+        .entry(JOURNAL)?
+        .is_some_and(|entry| entry.bytes >= LARGE)
+    {
         files.remove(OLDER)?;
         files.rename(JOURNAL, OLDER)?;
     }

@@ -1,7 +1,7 @@
 //! Events of the memory, in order.
 //!
-//! Each event is written to the journal of the work tree, and sent to a server if one is configured. It
-//! is emitted after the change is written, and never delays it.
+//! Each event is written to the journal of the work tree, and sent to a server if one is
+//! configured. It is emitted after the change is written, and never delays it.
 
 pub mod data;
 mod envelope;
@@ -60,8 +60,8 @@ pub struct Events<'a> {
 
 /// Emits an event after a change was written.
 ///
-/// The event is in the journal afterwards. The server gets it now, or later if it does not answer within
-/// 250 ms. Emitting never fails: an event that cannot be written is logged.
+/// The event is in the journal afterwards. The server gets it now, or later if it does not answer
+/// within 250 ms. Emitting never fails: an event that cannot be written is logged.
 pub fn emit(project: &Project, subject: Subject, data: impl Serialize) {
     Events::new(project).say(subject, None, &data);
 }
@@ -88,7 +88,9 @@ impl<'a> Events<'a> {
         let project = self.project;
         let files = project.files();
         // A payload that cannot be serialised is a bug here. Emit the event all the same.
-        let data = serde_json::to_vec(data).and_then(|bytes| serde_json::from_slice(&bytes)).unwrap_or(Json::Null);
+        let data = serde_json::to_vec(data)
+            .and_then(|bytes| serde_json::from_slice(&bytes))
+            .unwrap_or(Json::Null);
         let last = journal::last(files)?;
         // Query git before taking the lock.
         let mut event = self.event(subject, session, data, last.as_ref());
@@ -109,10 +111,13 @@ impl<'a> Events<'a> {
         if now >= project.server_rests.load(Ordering::Relaxed)
             && let Ok(sink) = self.sink()
         {
-            let (drained, waited) = outbox::drain(files, environment, sink.as_ref(), CAP, MOST_REFUSED)?;
+            let (drained, waited) =
+                outbox::drain(files, environment, sink.as_ref(), CAP, MOST_REFUSED)?;
             if waited {
                 // A command that emits several events does not wait for the server each time.
-                project.server_rests.store(now.saturating_add(millis(REST)), Ordering::Relaxed);
+                project
+                    .server_rests
+                    .store(now.saturating_add(millis(REST)), Ordering::Relaxed);
             }
             if let Some(error) = drained.error {
                 tracing::debug!(%subject, error, waiting = drained.waiting, "events wait for the server");
@@ -121,8 +126,15 @@ impl<'a> Events<'a> {
         Ok(())
     }
 
-    /// Makes an event without time and number. What git cannot tell is left out, so that the event is not lost.
-    fn event(&self, subject: Subject, session: Option<&str>, data: Json, last: Option<&Envelope>) -> Envelope {
+    /// Makes an event without time and number. What git cannot tell is left out, so that the event
+    /// is not lost.
+    fn event(
+        &self,
+        subject: Subject,
+        session: Option<&str>,
+        data: Json,
+        last: Option<&Envelope>,
+    ) -> Envelope {
         let project = self.project;
         let git = project.git().ok();
         let ask = |question: fn(&Git) -> Option<String>| git.and_then(question);
@@ -131,9 +143,14 @@ impl<'a> Events<'a> {
             kind: subject.redux(),
             subject: subject.with(self.prefix()),
             // It never changes, and finding it is slow.
-            repo: last
-                .and_then(|last| last.repo.clone())
-                .or_else(|| ask(|git| git.root_commit().ok().flatten().map(|commit| commit.to_string()))),
+            repo: last.and_then(|last| last.repo.clone()).or_else(|| {
+                ask(|git| {
+                    git.root_commit()
+                        .ok()
+                        .flatten()
+                        .map(|commit| commit.to_string())
+                })
+            }),
             worktree: worktree(project),
             branch: ask(|git| git.branch().ok().flatten()),
             head: ask(|git| git.head().ok().flatten().map(|commit| commit.to_string())),
@@ -144,7 +161,8 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// Sends the events in the outbox, oldest first, for at most `within`. Without a server it sends none.
+    /// Sends the events in the outbox, oldest first, for at most `within`. Without a server it
+    /// sends none.
     ///
     /// # Errors
     /// `Locked`; `Failed` if the outbox file cannot be read or written.
@@ -152,35 +170,49 @@ impl<'a> Events<'a> {
         let files = self.project.files();
         match self.sink() {
             Ok(sink) => {
-                let (drained, _) = outbox::drain(files, self.project.environment(), sink.as_ref(), within, usize::MAX)?;
+                let (drained, _) = outbox::drain(
+                    files,
+                    self.project.environment(),
+                    sink.as_ref(),
+                    within,
+                    usize::MAX,
+                )?;
                 Ok(drained)
             }
             Err(error) => {
                 let waiting = outbox::read(files)?;
                 let (waiting, dropped) = (waiting.waiting.len() as u64, waiting.dropped);
-                Ok(Drained { sent: 0, waiting, dropped, error: Some(error.message) })
+                Ok(Drained {
+                    sent: 0,
+                    waiting,
+                    dropped,
+                    error: Some(error.message),
+                })
             }
         }
     }
 
-    /// Returns the sink of this project. A clone that is not trusted gets none of the user's servers.
+    /// Returns the sink of this project. A clone that is not trusted gets none of the user's
+    /// servers.
     ///
     /// # Errors
-    /// `NotFound` (`E_NO_SERVER`) without a server; `Failed` (`E_NOT_BUILT`) if this program cannot reach servers;
-    /// `Refused` (`E_UNTRUSTED`).
+    /// `NotFound` (`E_NO_SERVER`) without a server; `Failed` (`E_NOT_BUILT`) if this program cannot
+    /// reach servers; `Refused` (`E_UNTRUSTED`).
     fn sink(&self) -> Result<Arc<dyn Sink>> {
         let environment = self.project.environment();
         if let Some(sink) = &environment.sink {
             return Ok(Arc::clone(sink));
         }
         let Some(server) = &self.project.config().events.server else {
-            let hint =
-                format!("define [forge.events.NAME] in your helmdeck.toml, and [events] use = \"NAME\" in {CONFIG}");
+            let hint = format!(
+                "define [forge.events.NAME] in your helmdeck.toml, and [events] use = \"NAME\" in {CONFIG}"
+            );
             return Err(Error::new(Category::NotFound, "E_NO_SERVER", NO_SERVER).hint(hint));
         };
         let Some(links) = &environment.links else {
-            return Err(Error::new(Category::Failed, "E_NOT_BUILT", NOT_BUILT)
-                .hint("install it with `--features nats`; `events` without --server reads the journal"));
+            return Err(Error::new(Category::Failed, "E_NOT_BUILT", NOT_BUILT).hint(
+                "install it with `--features nats`; `events` without --server reads the journal",
+            ));
         };
         trust::check(self.project)?;
         Ok(links.link(server, self.prefix()))
@@ -192,7 +224,13 @@ impl<'a> Events<'a> {
     #[must_use]
     pub fn wrong_settings(&self) -> Option<String> {
         let prefix = subjects::check_prefix(&self.project.config().events.prefix).err();
-        let prefix = prefix.map(|error| format!("{}; {} stands in its place", error.message, subjects::PREFIX));
+        let prefix = prefix.map(|error| {
+            format!(
+                "{}; {} stands in its place",
+                error.message,
+                subjects::PREFIX
+            )
+        });
         prefix.or_else(|| match self.sink() {
             Ok(sink) => sink.check().err().map(|error| error.to_string()),
             Err(error) if error.code == "E_NO_SERVER" => None,
@@ -200,14 +238,16 @@ impl<'a> Events<'a> {
         })
     }
 
-    /// Returns the subject prefix of this project: the default prefix if the configured one is invalid.
+    /// Returns the subject prefix of this project: the default prefix if the configured one is
+    /// invalid.
     #[must_use]
     pub fn prefix(&self) -> &str {
         self.project.config().events.valid_prefix()
     }
 }
 
-/// Takes the lock of a project. The change of the event is made, so this waits longer than other work does.
+/// Takes the lock of a project. The change of the event is made, so this waits longer than other
+/// work does.
 fn lock(project: &Project) -> Result<Guard> {
     let mut tries = 1;
     loop {
@@ -219,7 +259,11 @@ fn lock(project: &Project) -> Result<Guard> {
 }
 
 fn current(project: &Project) -> Option<String> {
-    Sessions::new(project).current().ok().flatten().map(|session| session.id)
+    Sessions::new(project)
+        .current()
+        .ok()
+        .flatten()
+        .map(|session| session.id)
 }
 
 /// Names a work tree without exposing its path.

@@ -1,7 +1,7 @@
 //! Outbox: events that the server does not have yet, oldest first.
 //!
-//! An event is written here before it is sent, and removed after the server has it. A process that dies
-//! in between loses none. If an event is sent twice, the server recognises its id.
+//! An event is written here before it is sent, and removed after the server has it. A process that
+//! dies in between loses none. If an event is sent twice, the server recognises its id.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -40,16 +40,29 @@ struct Head {
 impl Outbox {
     pub(super) fn parse(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
-        let mut lines = text.lines().filter(|line| !line.trim().is_empty()).peekable();
+        let mut lines = text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .peekable();
         let head = lines.next_if(|line| serde_json::from_str::<Head>(line).is_ok());
-        let dropped = head.and_then(|line| serde_json::from_str(line).ok()).map_or(0, |head: Head| head.dropped);
-        Self { dropped, waiting: lines.map(ToOwned::to_owned).collect() }
+        let dropped = head
+            .and_then(|line| serde_json::from_str(line).ok())
+            .map_or(0, |head: Head| head.dropped);
+        Self {
+            dropped,
+            waiting: lines.map(ToOwned::to_owned).collect(),
+        }
     }
 
     fn text(&self) -> String {
         let mut text = String::new();
         if self.dropped > 0 {
-            text.push_str(&serde_json::to_string(&Head { dropped: self.dropped }).unwrap_or_default());
+            text.push_str(
+                &serde_json::to_string(&Head {
+                    dropped: self.dropped,
+                })
+                .unwrap_or_default(),
+            );
             text.push('\n');
         }
         for line in &self.waiting {
@@ -63,7 +76,9 @@ impl Outbox {
     fn make_room(&mut self) -> bool {
         let mut bytes: usize = self.waiting.iter().map(|line| line.len() + 1).sum();
         let mut first = 0;
-        while self.waiting.len() - first >= MOST_WAITING || (bytes >= LARGE && first < self.waiting.len()) {
+        while self.waiting.len() - first >= MOST_WAITING
+            || (bytes >= LARGE && first < self.waiting.len())
+        {
             bytes -= self.waiting[first].len() + 1;
             first += 1;
         }
@@ -74,7 +89,9 @@ impl Outbox {
 }
 
 pub(super) fn read(files: &Files) -> Result<Outbox> {
-    Ok(Outbox::parse(&files.read(EVENTS_OUTBOX)?.unwrap_or_default()))
+    Ok(Outbox::parse(
+        &files.read(EVENTS_OUTBOX)?.unwrap_or_default(),
+    ))
 }
 
 /// Adds an event. The caller holds the lock.
@@ -88,12 +105,14 @@ pub(super) fn add(files: &Files, line: &str) -> Result<()> {
 
 /// Adds the last event to the journal if its writer died before it did so.
 ///
-/// The caller holds the lock. Returns the last event of the journal. Every event that is sent is in the
-/// journal first.
+/// The caller holds the lock. Returns the last event of the journal. Every event that is sent is in
+/// the journal first.
 pub(super) fn catch_up(files: &Files) -> Result<Option<Envelope>> {
     let last = journal::last(files)?;
     let outbox = read(files)?;
-    let Some(line) = outbox.waiting.last() else { return Ok(last) };
+    let Some(line) = outbox.waiting.last() else {
+        return Ok(last);
+    };
     match Envelope::parse(line.as_bytes()) {
         Some(newer) if last.as_ref().is_none_or(|last| last.seq < newer.seq) => {
             journal::add(files, line)?;
@@ -119,9 +138,9 @@ pub struct Drained {
 
 /// Sends the waiting events, oldest first, until the server fails or the time is up.
 ///
-/// An event that the server refuses stays in the outbox and does not hold up the events behind it. The
-/// lock is not held meanwhile: several processes may send at once, and the server keeps each event once. The second value
-/// says whether the server did not answer within the time limit.
+/// An event that the server refuses stays in the outbox and does not hold up the events behind it.
+/// The lock is not held meanwhile: several processes may send at once, and the server keeps each
+/// event once. The second value says whether the server did not answer within the time limit.
 pub(super) fn drain(
     files: &Files,
     environment: &ProjectEnvironment,
@@ -141,9 +160,17 @@ pub(super) fn drain(
             damaged.insert(line.as_str());
             continue;
         };
-        let message = Message { subject: event.subject, id: event.id.to_string(), body: line.clone().into_bytes() };
+        let message = Message {
+            subject: event.subject,
+            id: event.id.to_string(),
+            body: line.clone().into_bytes(),
+        };
         let left = within.saturating_sub(environment.clock.monotonic().saturating_sub(began));
-        let published = if left.is_zero() { Err(SinkError::Elapsed(within)) } else { sink.publish(&message, left) };
+        let published = if left.is_zero() {
+            Err(SinkError::Elapsed(within))
+        } else {
+            sink.publish(&message, left)
+        };
         match published {
             Ok(_) => {
                 sent.insert(line.as_str());
@@ -160,19 +187,33 @@ pub(super) fn drain(
         }
     }
     let left = remove(files, outbox.clone(), &sent, &damaged)?;
-    let drained = Drained { sent: sent.len() as u64, waiting: left.waiting.len() as u64, dropped: left.dropped, error };
+    let drained = Drained {
+        sent: sent.len() as u64,
+        waiting: left.waiting.len() as u64,
+        dropped: left.dropped,
+        error,
+    };
     Ok((drained, waited))
 }
 
 /// Removes lines, even if the file changed meanwhile.
-fn remove(files: &Files, read_before: Outbox, sent: &HashSet<&str>, damaged: &HashSet<&str>) -> Result<Outbox> {
+fn remove(
+    files: &Files,
+    read_before: Outbox,
+    sent: &HashSet<&str>,
+    damaged: &HashSet<&str>,
+) -> Result<Outbox> {
     if sent.is_empty() && damaged.is_empty() {
         return Ok(read_before);
     }
     let _guard = files.lock()?;
     let bytes = files.read(EVENTS_OUTBOX)?.unwrap_or_default();
     let mut outbox = Outbox::parse(&bytes);
-    if outbox.waiting.iter().any(|line| damaged.contains(line.as_str())) {
+    if outbox
+        .waiting
+        .iter()
+        .any(|line| damaged.contains(line.as_str()))
+    {
         files.quarantine(EVENTS_OUTBOX, &bytes)?;
     }
     let before = outbox.waiting.len();
@@ -201,7 +242,12 @@ mod tests {
     use super::*;
 
     fn outbox(from: u64, to: u64) -> Outbox {
-        Outbox { dropped: 0, waiting: (from..=to).map(|seq| format!("{{\"seq\":{seq}}}")).collect() }
+        Outbox {
+            dropped: 0,
+            waiting: (from..=to)
+                .map(|seq| format!("{{\"seq\":{seq}}}"))
+                .collect(),
+        }
     }
 
     #[test]
@@ -216,10 +262,21 @@ mod tests {
 
     #[test]
     fn the_oldest_go_when_ten_thousand_wait() {
-        for (waiting, left) in [(9_998, 9_998), (9_999, 9_999), (10_000, 9_999), (10_001, 9_999)] {
+        for (waiting, left) in [
+            (9_998, 9_998),
+            (9_999, 9_999),
+            (10_000, 9_999),
+            (10_001, 9_999),
+        ] {
             let mut many = outbox(1, waiting);
             assert_eq!(many.make_room(), left < waiting);
-            assert_eq!(many, Outbox { dropped: waiting - left, ..outbox(waiting - left + 1, waiting) });
+            assert_eq!(
+                many,
+                Outbox {
+                    dropped: waiting - left,
+                    ..outbox(waiting - left + 1, waiting)
+                }
+            );
         }
     }
 
@@ -227,9 +284,15 @@ mod tests {
     fn the_oldest_go_when_they_take_too_much_room() {
         let line = "x".repeat((64 << 10) - 1);
         for (waiting, left) in [(127, 127), (128, 127), (130, 127)] {
-            let mut few = Outbox { dropped: 1, waiting: vec![line.clone(); waiting] };
+            let mut few = Outbox {
+                dropped: 1,
+                waiting: vec![line.clone(); waiting],
+            };
             few.make_room();
-            assert_eq!((few.waiting.len(), few.dropped), (left, 1 + (waiting - left) as u64));
+            assert_eq!(
+                (few.waiting.len(), few.dropped),
+                (left, 1 + (waiting - left) as u64)
+            );
         }
     }
 }

@@ -58,7 +58,8 @@ impl Events<'_> {
     /// Replays the journal, which keeps some 4 to 8 MiB of events.
     ///
     /// # Errors
-    /// `Corrupt` (`E_TOO_LARGE`) or `Failed` if it cannot be read. A line that is not an event is only counted.
+    /// `Corrupt` (`E_TOO_LARGE`) or `Failed` if it cannot be read. A line that is not an event is
+    /// only counted.
     pub fn replay(&self, replay: &Replay) -> Result<Replayed> {
         let lines = journal::read(self.project.files())?;
         Ok(replay.of(lines.events, lines.damaged))
@@ -70,15 +71,24 @@ impl Events<'_> {
     ///
     /// # Errors
     /// `NotFound` (`E_NO_SERVER`) without a server; `Failed` (`E_NOT_BUILT`) if this program cannot
-    /// reach servers; `Refused` (`E_UNTRUSTED`) if the clone is not trusted; `Failed` (`E_SERVER`) if it is
-    /// unreachable, or cannot be read within the time.
+    /// reach servers; `Refused` (`E_UNTRUSTED`) if the clone is not trusted; `Failed` (`E_SERVER`)
+    /// if it is unreachable, or cannot be read within the time.
     pub fn replay_stored(&self, replay: &Replay, within: Duration) -> Result<Replayed> {
         self.replay_pages(replay, within, PAGE)
     }
 
-    pub(super) fn replay_pages(&self, replay: &Replay, within: Duration, page: usize) -> Result<Replayed> {
+    pub(super) fn replay_pages(
+        &self,
+        replay: &Replay,
+        within: Duration,
+        page: usize,
+    ) -> Result<Replayed> {
         let sink = self.sink()?;
-        let repo = self.project.git().ok().and_then(|git| git.root_commit().ok().flatten());
+        let repo = self
+            .project
+            .git()
+            .ok()
+            .and_then(|git| git.root_commit().ok().flatten());
         let mut all = Vec::new();
         let mut from = 1;
         loop {
@@ -92,7 +102,10 @@ impl Events<'_> {
                 _ => break,
             }
         }
-        let is_own = |event: &Envelope| repo.as_ref().is_none_or(|repo| event.repo.as_deref() == Some(repo.as_str()));
+        let is_own = |event: &Envelope| {
+            repo.as_ref()
+                .is_none_or(|repo| event.repo.as_deref() == Some(repo.as_str()))
+        };
         Ok(replay.read(&all, is_own))
     }
 
@@ -113,26 +126,42 @@ impl Replay {
     }
 
     fn read(&self, stored: &[Stored], wanted: impl Fn(&Envelope) -> bool) -> Replayed {
-        let all: Vec<Envelope> = stored.iter().filter_map(|stored| Envelope::parse(&stored.message.body)).collect();
+        let all: Vec<Envelope> = stored
+            .iter()
+            .filter_map(|stored| Envelope::parse(&stored.message.body))
+            .collect();
         let damaged = (stored.len() - all.len()) as u64;
         self.of(all.into_iter().filter(wanted).collect(), damaged)
     }
 
     fn of(&self, all: Vec<Envelope>, damaged: u64) -> Replayed {
         let mut seen = BTreeSet::new();
-        let mut events: Vec<_> = all.into_iter().filter(|event| seen.insert(event.id)).collect();
-        let gaps = gaps(&events).into_iter().filter(|gap| gap.to > self.after).collect();
+        let mut events: Vec<_> = all
+            .into_iter()
+            .filter(|event| seen.insert(event.id))
+            .collect();
+        let gaps = gaps(&events)
+            .into_iter()
+            .filter(|gap| gap.to > self.after)
+            .collect();
         events.retain(|event| self.takes(event));
         if let Some(last) = self.last {
             events.drain(..events.len().saturating_sub(last));
         }
-        Replayed { events, gaps, damaged }
+        Replayed {
+            events,
+            gaps,
+            damaged,
+        }
     }
 
     fn takes(&self, event: &Envelope) -> bool {
         event.seq > self.after
             && self.since.is_none_or(|since| event.ts >= since)
-            && (self.about.is_empty() || event.about().is_some_and(|about| self.about.contains(&about)))
+            && (self.about.is_empty()
+                || event
+                    .about()
+                    .is_some_and(|about| self.about.contains(&about)))
             && (self.session.is_none() || event.session == self.session)
     }
 }
@@ -141,13 +170,20 @@ impl Replay {
 fn gaps(events: &[Envelope]) -> Vec<Gap> {
     let mut places: BTreeMap<(&Option<String>, &str), BTreeSet<u64>> = BTreeMap::new();
     for event in events {
-        places.entry((&event.repo, &event.worktree)).or_default().insert(event.seq);
+        places
+            .entry((&event.repo, &event.worktree))
+            .or_default()
+            .insert(event.seq);
     }
     let mut gaps = Vec::new();
     for ((_, worktree), places) in places {
         for (before, after) in places.iter().zip(places.iter().skip(1)) {
             if before + 1 < *after {
-                gaps.push(Gap { worktree: worktree.to_owned(), from: before + 1, to: after - 1 });
+                gaps.push(Gap {
+                    worktree: worktree.to_owned(),
+                    from: before + 1,
+                    to: after - 1,
+                });
             }
         }
     }

@@ -91,7 +91,10 @@ impl Subject {
     #[must_use]
     pub fn of_redux(action: &str) -> Option<Self> {
         let action = action.strip_prefix("forge/memory/").unwrap_or(action);
-        Self::ALL.iter().copied().find(|subject| subject.redux().strip_prefix("forge/memory/") == Some(action))
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|subject| subject.redux().strip_prefix("forge/memory/") == Some(action))
     }
 }
 
@@ -109,12 +112,17 @@ pub fn check_prefix(prefix: &str) -> Result<()> {
     if prefix.len() <= 64 && prefix.split('.').all(is_word) {
         return Ok(());
     }
-    Err(Error::usage("the prefix under [events] is words of letters, digits, _ and - with dots between them")
-        .hint(format!("the usual one is {PREFIX}")))
+    Err(Error::usage(
+        "the prefix under [events] is words of letters, digits, _ and - with dots between them",
+    )
+    .hint(format!("the usual one is {PREFIX}")))
 }
 
 fn is_word(word: &str) -> bool {
-    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+    !word.is_empty()
+        && word
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
 #[cfg(test)]
@@ -126,7 +134,10 @@ mod tests {
     #[test]
     fn the_subjects_of_the_rfc_are_as_printed() {
         let rfc = include_str!("subjects.txt");
-        let printed: Vec<_> = rfc.lines().filter_map(|line| line.split_once(": &str = \"")).collect();
+        let printed: Vec<_> = rfc
+            .lines()
+            .filter_map(|line| line.split_once(": &str = \""))
+            .collect();
         assert_eq!(printed.len(), 5);
         for (subject, (name, value)) in Subject::ALL.iter().zip(printed) {
             assert_eq!(format!("{subject}\";"), value, "{name}");
@@ -137,13 +148,22 @@ mod tests {
     fn every_subject_is_an_action() {
         let mut actions = BTreeSet::new();
         for subject in Subject::ALL {
-            assert_eq!(format!("{PREFIX}.{}", subject.redux().replace('/', ".")), subject.as_str());
-            assert_eq!(subject.with("acme.team-1").strip_prefix("acme.team-1"), subject.as_str().strip_prefix(PREFIX));
+            assert_eq!(
+                format!("{PREFIX}.{}", subject.redux().replace('/', ".")),
+                subject.as_str()
+            );
+            assert_eq!(
+                subject.with("acme.team-1").strip_prefix("acme.team-1"),
+                subject.as_str().strip_prefix(PREFIX)
+            );
             assert_eq!(Subject::of_redux(&subject.redux()), Some(*subject));
             assert!(actions.insert(subject.redux()), "{subject} is there twice");
         }
         assert_eq!(Subject::SessionStart.redux(), "forge/memory/session/start");
-        assert_eq!(Subject::of_redux("session/start"), Some(Subject::SessionStart));
+        assert_eq!(
+            Subject::of_redux("session/start"),
+            Some(Subject::SessionStart)
+        );
         assert_eq!(Subject::of_redux("start"), None);
     }
 

@@ -45,20 +45,41 @@ impl Server {
     }
 
     fn seqs(&self) -> Vec<u64> {
-        self.state.lock().unwrap().stored.iter().map(|message| Envelope::parse(&message.body).unwrap().seq).collect()
+        self.state
+            .lock()
+            .unwrap()
+            .stored
+            .iter()
+            .map(|message| Envelope::parse(&message.body).unwrap().seq)
+            .collect()
     }
 
     fn stored(&self) -> Vec<Stored> {
         let state = self.state.lock().unwrap();
-        state.stored.iter().zip(1..).map(|(message, sequence)| Stored { sequence, message: message.clone() }).collect()
+        state
+            .stored
+            .iter()
+            .zip(1..)
+            .map(|(message, sequence)| Stored {
+                sequence,
+                message: message.clone(),
+            })
+            .collect()
     }
 }
 
 impl Sink for Server {
-    fn publish(&self, message: &Message, within: Duration) -> std::result::Result<Receipt, SinkError> {
+    fn publish(
+        &self,
+        message: &Message,
+        within: Duration,
+    ) -> std::result::Result<Receipt, SinkError> {
         let mut state = self.state.lock().unwrap();
         state.asked.push(within);
-        if state.unwanted.contains(&Envelope::parse(&message.body).unwrap().seq) {
+        if state
+            .unwanted
+            .contains(&Envelope::parse(&message.body).unwrap().seq)
+        {
             return Err(SinkError::Refused("it is not wanted".to_owned()));
         }
         let fails = state.left == 0;
@@ -70,17 +91,41 @@ impl Sink for Server {
         if !duplicate {
             state.stored.push(message.clone());
         }
-        if fails { Err(SinkError::Elapsed(within)) } else { Ok(Receipt { sequence: 1, duplicate }) }
+        if fails {
+            Err(SinkError::Elapsed(within))
+        } else {
+            Ok(Receipt {
+                sequence: 1,
+                duplicate,
+            })
+        }
     }
 
-    fn stored(&self, from: u64, most: usize, _: Duration) -> std::result::Result<Vec<Stored>, SinkError> {
-        Ok(Self::stored(self).into_iter().filter(|stored| stored.sequence >= from).take(most).collect())
+    fn stored(
+        &self,
+        from: u64,
+        most: usize,
+        _: Duration,
+    ) -> std::result::Result<Vec<Stored>, SinkError> {
+        Ok(Self::stored(self)
+            .into_iter()
+            .filter(|stored| stored.sequence >= from)
+            .take(most)
+            .collect())
     }
 }
 
 fn project(root: &Path, sink: Option<Arc<dyn Sink>>) -> Project {
     std::fs::create_dir_all(root.join(".forge")).unwrap();
-    Project::open(root, ProjectEnvironment { sink, ..ProjectEnvironment::default() }).unwrap().unwrap()
+    Project::open(
+        root,
+        ProjectEnvironment {
+            sink,
+            ..ProjectEnvironment::default()
+        },
+    )
+    .unwrap()
+    .unwrap()
 }
 
 fn say(project: &Project, count: u64) {
@@ -88,13 +133,19 @@ fn say(project: &Project, count: u64) {
         events::emit(
             project,
             Subject::Learning,
-            data::Learned { id: format!("l-{count}"), ..data::Learned::default() },
+            data::Learned {
+                id: format!("l-{count}"),
+                ..data::Learned::default()
+            },
         );
     }
 }
 
 fn tail(project: &Project, last: usize) -> Result<Replayed> {
-    Events::new(project).replay(&Replay { last: Some(last), ..Replay::default() })
+    Events::new(project).replay(&Replay {
+        last: Some(last),
+        ..Replay::default()
+    })
 }
 
 fn seqs(replayed: &Replayed) -> Vec<u64> {
@@ -124,8 +175,20 @@ fn events_reach_the_server_in_order_and_none_waits_then() {
     assert_eq!(server.seqs(), [1, 2, 3]);
     assert!(!folder.path().join(EVENTS_OUTBOX).exists());
     let read = Replay::default().stored(&server.stored());
-    assert_eq!(read, Events::new(&project).replay(&Replay::default()).unwrap(), "the server has what the journal has");
-    assert!(server.state.lock().unwrap().asked.iter().all(|within| *within <= CAP));
+    assert_eq!(
+        read,
+        Events::new(&project).replay(&Replay::default()).unwrap(),
+        "the server has what the journal has"
+    );
+    assert!(
+        server
+            .state
+            .lock()
+            .unwrap()
+            .asked
+            .iter()
+            .all(|within| *within <= CAP)
+    );
 }
 
 #[test]
@@ -140,14 +203,31 @@ fn what_the_server_missed_reaches_it_first_and_with_the_same_ids() {
     server.answers(2);
     assert_eq!(
         Events::new(&project).drain(CAP).unwrap(),
-        Drained { sent: 2, waiting: 1, dropped: 0, error: Some("no event server: it is away".to_owned()) }
+        Drained {
+            sent: 2,
+            waiting: 1,
+            dropped: 0,
+            error: Some("no event server: it is away".to_owned())
+        }
     );
     server.answers(usize::MAX);
     say(&project, 1);
     assert_eq!(server.seqs(), [1, 2, 3, 4, 5, 6]);
     assert_eq!(Events::new(&project).waiting().unwrap(), 0);
-    let ids: Vec<_> = tail(&project, 6).unwrap().events.iter().map(|event| event.id.to_string()).collect();
-    assert_eq!(server.stored().into_iter().map(|stored| stored.message.id).collect::<Vec<_>>(), ids);
+    let ids: Vec<_> = tail(&project, 6)
+        .unwrap()
+        .events
+        .iter()
+        .map(|event| event.id.to_string())
+        .collect();
+    assert_eq!(
+        server
+            .stored()
+            .into_iter()
+            .map(|stored| stored.message.id)
+            .collect::<Vec<_>>(),
+        ids
+    );
 }
 
 #[test]
@@ -158,7 +238,13 @@ fn an_event_whose_answer_was_lost_is_sent_again_and_stored_once() {
     server.answers(0);
     server.state.lock().unwrap().silent = true;
     say(&project, 1);
-    assert_eq!((server.seqs().len(), Events::new(&project).waiting().unwrap()), (1, 1));
+    assert_eq!(
+        (
+            server.seqs().len(),
+            Events::new(&project).waiting().unwrap()
+        ),
+        (1, 1)
+    );
     server.answers(usize::MAX);
     assert_eq!(Events::new(&project).drain(CAP).unwrap().sent, 1);
     assert_eq!(server.seqs(), [1]);
@@ -180,7 +266,11 @@ fn many_at_once_count_without_a_gap_and_the_server_has_each_once() {
     let replayed = Events::new(&project).replay(&Replay::default()).unwrap();
     assert_eq!(seqs(&replayed), (1..=100).collect::<Vec<_>>());
     assert!(replayed.gaps.is_empty());
-    assert_eq!(server.seqs(), (1..=100).collect::<Vec<_>>(), "in order, however many send");
+    assert_eq!(
+        server.seqs(),
+        (1..=100).collect::<Vec<_>>(),
+        "in order, however many send"
+    );
     assert_eq!(Events::new(&project).waiting().unwrap(), 0);
 }
 
@@ -199,7 +289,11 @@ fn a_torn_line_costs_that_event_only_and_is_counted() {
     server.answers(usize::MAX);
     say(&project, 1);
     let replayed = Events::new(&project).replay(&Replay::default()).unwrap();
-    assert_eq!((seqs(&replayed), replayed.damaged), (vec![1, 2, 3], 1), "the number of the torn one is given again");
+    assert_eq!(
+        (seqs(&replayed), replayed.damaged),
+        (vec![1, 2, 3], 1),
+        "the number of the torn one is given again"
+    );
     assert_eq!(server.seqs(), [1, 2, 3]);
     assert_eq!(Events::new(&project).waiting().unwrap(), 0);
 }
@@ -223,7 +317,10 @@ fn an_event_whose_writer_died_before_the_journal_had_it_is_added_before_it_is_se
     say(&project, 1);
     std::fs::write(&path, &text).unwrap();
     say(&project, 1);
-    assert_eq!(seqs(&Events::new(&project).replay(&Replay::default()).unwrap()), [1, 2, 3, 4, 5]);
+    assert_eq!(
+        seqs(&Events::new(&project).replay(&Replay::default()).unwrap()),
+        [1, 2, 3, 4, 5]
+    );
 }
 
 #[test]
@@ -233,13 +330,29 @@ fn what_is_missing_is_seen() {
     say(&project, 8);
     let path = folder.path().join(JOURNAL);
     let text = std::fs::read_to_string(&path).unwrap();
-    let left: Vec<_> =
-        text.lines().enumerate().filter(|(at, _)| ![2, 3, 6].contains(at)).map(|(_, line)| line).collect();
+    let left: Vec<_> = text
+        .lines()
+        .enumerate()
+        .filter(|(at, _)| ![2, 3, 6].contains(at))
+        .map(|(_, line)| line)
+        .collect();
     std::fs::write(&path, left.join("\n")).unwrap();
     let replayed = Events::new(&project).replay(&Replay::default()).unwrap();
     assert_eq!(seqs(&replayed), [1, 2, 5, 6, 8]);
-    assert_eq!(replayed.gaps.iter().map(|gap| (gap.from, gap.to)).collect::<Vec<_>>(), [(3, 4), (7, 7)]);
-    let later = Events::new(&project).replay(&Replay { after: 5, ..Replay::default() }).unwrap();
+    assert_eq!(
+        replayed
+            .gaps
+            .iter()
+            .map(|gap| (gap.from, gap.to))
+            .collect::<Vec<_>>(),
+        [(3, 4), (7, 7)]
+    );
+    let later = Events::new(&project)
+        .replay(&Replay {
+            after: 5,
+            ..Replay::default()
+        })
+        .unwrap();
     assert_eq!((seqs(&later), later.gaps.len()), (vec![6, 8], 1));
 }
 
@@ -263,22 +376,59 @@ fn events_are_chosen_by_what_they_are_about_when_and_how_many() {
     let folder = tempfile::tempdir().unwrap();
     let project = project(folder.path(), None);
     say(&project, 2);
-    events::emit(&project, Subject::Health, serde_json::json!({"colour": "green"}));
+    events::emit(
+        &project,
+        Subject::Health,
+        serde_json::json!({"colour": "green"}),
+    );
     let chosen = |replay: Replay| seqs(&Events::new(&project).replay(&replay).unwrap());
-    assert_eq!(chosen(Replay { about: vec![Subject::Health], ..Replay::default() }), [3]);
-    assert_eq!(chosen(Replay { last: Some(1), about: vec![Subject::Learning], ..Replay::default() }), [2]);
+    assert_eq!(
+        chosen(Replay {
+            about: vec![Subject::Health],
+            ..Replay::default()
+        }),
+        [3]
+    );
+    assert_eq!(
+        chosen(Replay {
+            last: Some(1),
+            about: vec![Subject::Learning],
+            ..Replay::default()
+        }),
+        [2]
+    );
     let third = tail(&project, 1).unwrap().events.remove(0);
-    assert_eq!(chosen(Replay { since: Some(third.ts), ..Replay::default() }), [3]);
-    assert!(chosen(Replay { session: Some("other".to_owned()), ..Replay::default() }).is_empty());
+    assert_eq!(
+        chosen(Replay {
+            since: Some(third.ts),
+            ..Replay::default()
+        }),
+        [3]
+    );
+    assert!(
+        chosen(Replay {
+            session: Some("other".to_owned()),
+            ..Replay::default()
+        })
+        .is_empty()
+    );
 }
 
 #[test]
 fn an_event_of_another_session_names_it() {
     let folder = tempfile::tempdir().unwrap();
     let project = project(folder.path(), None);
-    events::emit_of(&project, "2025-12-24-session-001", Subject::SessionAbandoned, data::Ended::default());
+    events::emit_of(
+        &project,
+        "2025-12-24-session-001",
+        Subject::SessionAbandoned,
+        data::Ended::default(),
+    );
     say(&project, 1);
-    let of_it = Replay { session: Some("2025-12-24-session-001".to_owned()), ..Replay::default() };
+    let of_it = Replay {
+        session: Some("2025-12-24-session-001".to_owned()),
+        ..Replay::default()
+    };
     assert_eq!(seqs(&Events::new(&project).replay(&of_it).unwrap()), [1]);
 }
 
@@ -312,9 +462,10 @@ fn an_event_outlasts_a_lock_that_is_held_for_long() {
 
 #[test]
 fn another_prefix_is_used_and_one_that_makes_no_sense_is_not() {
-    for (configured, subject) in
-        [("acme.team", "acme.team.forge.memory.learning"), ("a b", "sx9.forge.memory.learning")]
-    {
+    for (configured, subject) in [
+        ("acme.team", "acme.team.forge.memory.learning"),
+        ("a b", "sx9.forge.memory.learning"),
+    ] {
         let folder = tempfile::tempdir().unwrap();
         project(folder.path(), None);
         let text = format!("[events]\nprefix = \"{configured}\"\n");
@@ -322,7 +473,10 @@ fn another_prefix_is_used_and_one_that_makes_no_sense_is_not() {
         let project = project(folder.path(), None);
         say(&project, 1);
         let event = tail(&project, 1).unwrap().events.remove(0);
-        assert_eq!((event.subject.as_str(), event.kind.as_str()), (subject, "forge/memory/learning"));
+        assert_eq!(
+            (event.subject.as_str(), event.kind.as_str()),
+            (subject, "forge/memory/learning")
+        );
     }
 }
 
@@ -330,15 +484,33 @@ fn another_prefix_is_used_and_one_that_makes_no_sense_is_not() {
 fn with_a_server_configured_but_none_to_talk_to_events_wait() {
     let folder = tempfile::tempdir().unwrap();
     project(folder.path(), None);
-    std::fs::write(folder.path().join(crate::layout::CONFIG), "[events]\nuse = \"team\"\n").unwrap();
+    std::fs::write(
+        folder.path().join(crate::layout::CONFIG),
+        "[events]\nuse = \"team\"\n",
+    )
+    .unwrap();
     let project = project(folder.path(), None);
     say(&project, 2);
     assert_eq!(Events::new(&project).drain(CAP).unwrap().waiting, 2);
-    assert_eq!(Events::new(&project).replay_stored(&Replay::default(), CAP).unwrap_err().code, "E_NOT_BUILT");
+    assert_eq!(
+        Events::new(&project)
+            .replay_stored(&Replay::default(), CAP)
+            .unwrap_err()
+            .code,
+        "E_NOT_BUILT"
+    );
     let wrong = Events::new(&project).wrong_settings().unwrap();
-    assert!(wrong.contains("built without") && wrong.contains("outbox"), "{wrong}");
+    assert!(
+        wrong.contains("built without") && wrong.contains("outbox"),
+        "{wrong}"
+    );
     let reasons = health::measure(&project).short_term.reasons;
-    assert!(reasons.iter().any(|reason| reason.code.as_str() == "events_settings"), "{reasons:?}");
+    assert!(
+        reasons
+            .iter()
+            .any(|reason| reason.code.as_str() == "events_settings"),
+        "{reasons:?}"
+    );
 }
 
 #[test]
@@ -348,7 +520,10 @@ fn an_event_says_where_it_happened() {
         let run = Command::new("git")
             .args(args)
             .current_dir(folder.path())
-            .envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_SYSTEM", "/dev/null")])
+            .envs([
+                ("GIT_CONFIG_GLOBAL", "/dev/null"),
+                ("GIT_CONFIG_SYSTEM", "/dev/null"),
+            ])
             .envs([
                 ("GIT_AUTHOR_NAME", "a"),
                 ("GIT_AUTHOR_EMAIL", "a@b"),
@@ -368,11 +543,24 @@ fn an_event_says_where_it_happened() {
     let repository = Git::find(folder.path()).unwrap().unwrap();
     for event in &events {
         assert_eq!(event.branch.as_deref(), Some("main"));
-        assert_eq!(event.head, repository.head().unwrap().map(|head| head.to_string()));
-        assert_eq!(event.repo, repository.root_commit().unwrap().map(|first| first.to_string()));
+        assert_eq!(
+            event.head,
+            repository.head().unwrap().map(|head| head.to_string())
+        );
+        assert_eq!(
+            event.repo,
+            repository
+                .root_commit()
+                .unwrap()
+                .map(|first| first.to_string())
+        );
         assert_ne!(event.head, event.repo);
     }
-    assert!(!events[0].worktree.contains('/') && events[0].worktree.len() > 8, "{}", events[0].worktree);
+    assert!(
+        !events[0].worktree.contains('/') && events[0].worktree.len() > 8,
+        "{}",
+        events[0].worktree
+    );
     let ids: Vec<Uuid> = events.iter().map(|event| event.id).collect();
     assert!(ids[0] != ids[1] && ids.iter().all(|id| id.get_version_num() == 7));
 }
@@ -383,8 +571,11 @@ fn a_server_that_let_one_wait_is_not_waited_for_again_by_the_events_that_follow(
     let server = Server::up();
     let clock = Arc::new(ManualClock::default());
     std::fs::create_dir_all(folder.path().join(".forge")).unwrap();
-    let environment =
-        ProjectEnvironment { sink: Some(server.clone()), clock: clock.clone(), ..ProjectEnvironment::default() };
+    let environment = ProjectEnvironment {
+        sink: Some(server.clone()),
+        clock: clock.clone(),
+        ..ProjectEnvironment::default()
+    };
     let project = Project::open(folder.path(), environment).unwrap().unwrap();
     server.state.lock().unwrap().silent = true;
     server.answers(0);
@@ -427,13 +618,27 @@ fn what_the_server_kept_is_read_again_without_the_journal() {
     let before = Events::new(&project).replay(&Replay::default()).unwrap();
     std::fs::remove_file(folder.path().join(JOURNAL)).unwrap();
     for page in 1..=6 {
-        let after = Events::new(&project).replay_pages(&Replay::default(), CAP, page).unwrap();
+        let after = Events::new(&project)
+            .replay_pages(&Replay::default(), CAP, page)
+            .unwrap();
         assert_eq!(after, before, "by pages of {page}");
     }
-    let few = Events::new(&project).replay_stored(&Replay { last: Some(2), ..Replay::default() }, CAP).unwrap();
+    let few = Events::new(&project)
+        .replay_stored(
+            &Replay {
+                last: Some(2),
+                ..Replay::default()
+            },
+            CAP,
+        )
+        .unwrap();
     assert_eq!(seqs(&few), [4, 5]);
-    let without = Project::open(folder.path(), ProjectEnvironment::default()).unwrap().unwrap();
-    let error = Events::new(&without).replay_stored(&Replay::default(), CAP).unwrap_err();
+    let without = Project::open(folder.path(), ProjectEnvironment::default())
+        .unwrap()
+        .unwrap();
+    let error = Events::new(&without)
+        .replay_stored(&Replay::default(), CAP)
+        .unwrap_err();
     assert_eq!(error.code, "E_NO_SERVER");
 }
 
@@ -443,7 +648,10 @@ struct Wrong;
 
 impl Sink for Wrong {
     fn publish(&self, _: &Message, _: Duration) -> std::result::Result<Receipt, SinkError> {
-        self.check().map(|()| Receipt { sequence: 1, duplicate: false })
+        self.check().map(|()| Receipt {
+            sequence: 1,
+            duplicate: false,
+        })
     }
 
     fn check(&self) -> std::result::Result<(), SinkError> {
@@ -456,17 +664,40 @@ fn settings_that_make_no_sense_are_told_by_the_doctor_and_the_health() {
     let folder = tempfile::tempdir().unwrap();
     let outcome = |project: &Project| {
         let found = init::doctor(project, false).unwrap().found;
-        let found = found.into_iter().filter(|found| found.problem == crate::init::Problem::WrongSetting);
+        let found = found
+            .into_iter()
+            .filter(|found| found.problem == crate::init::Problem::WrongSetting);
         let reasons = health::measure(project).short_term.reasons;
-        let reasons = reasons.into_iter().filter(|reason| reason.code == crate::health::Code::EventsSettings);
-        (found.map(|found| found.detail).collect::<Vec<_>>(), reasons.map(|reason| reason.detail).collect::<Vec<_>>())
+        let reasons = reasons
+            .into_iter()
+            .filter(|reason| reason.code == crate::health::Code::EventsSettings);
+        (
+            found.map(|found| found.detail).collect::<Vec<_>>(),
+            reasons.map(|reason| reason.detail).collect::<Vec<_>>(),
+        )
     };
     let (found, reasons) = outcome(&project(folder.path(), Some(Arc::new(Wrong))));
-    assert!(found.len() == 1 && found[0].contains("names no host"), "{found:?}");
-    assert!(reasons.len() == 1 && reasons[0].contains("names no host"), "{reasons:?}");
-    assert_eq!(outcome(&project(folder.path(), Some(Server::up()))), (Vec::new(), Vec::new()));
-    std::fs::write(folder.path().join(crate::layout::CONFIG), "[events]\nprefix = \"a b\"\n").unwrap();
+    assert!(
+        found.len() == 1 && found[0].contains("names no host"),
+        "{found:?}"
+    );
+    assert!(
+        reasons.len() == 1 && reasons[0].contains("names no host"),
+        "{reasons:?}"
+    );
+    assert_eq!(
+        outcome(&project(folder.path(), Some(Server::up()))),
+        (Vec::new(), Vec::new())
+    );
+    std::fs::write(
+        folder.path().join(crate::layout::CONFIG),
+        "[events]\nprefix = \"a b\"\n",
+    )
+    .unwrap();
     let (found, reasons) = outcome(&project(folder.path(), None));
-    assert!(found.len() == 1 && found[0].contains("sx9 stands in its place"), "{found:?}");
+    assert!(
+        found.len() == 1 && found[0].contains("sx9 stands in its place"),
+        "{found:?}"
+    );
     assert_eq!(reasons.len(), 1);
 }

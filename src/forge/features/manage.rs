@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Features;
 use super::contract::{Difference, differences};
-use super::file::{ADOPTED_FROM, Amendment, BlockedBy, Feature, FeaturesFile, Status, adopted_name, split_id};
+use super::file::{
+    ADOPTED_FROM, Amendment, BlockedBy, Feature, FeaturesFile, Status, adopted_name, split_id,
+};
 use super::numbers::Numbers;
 use crate::error::{Category, Error, Result};
 use crate::events;
@@ -52,13 +54,15 @@ pub struct Add {
 pub struct Edit {
     /// Its status.
     ///
-    /// `passing` is refused: verify the feature instead. `blocked` needs a blocker or a reason; `deferred`
-    /// needs a reason.
+    /// `passing` is refused: verify the feature instead. `blocked` needs a blocker or a reason;
+    /// `deferred` needs a reason.
     #[serde(default)]
     pub status: Option<Status>,
-    /// The reason of its status, or of a change of the contract of the last checkpoint. An empty one removes it.
+    /// The reason of its status, or of a change of the contract of the last checkpoint. An empty
+    /// one removes it.
     ///
-    /// The contract changes if the feature is renamed, its steps change, or tests are removed. That reason is logged.
+    /// The contract changes if the feature is renamed, its steps change, or tests are removed. That
+    /// reason is logged.
     #[serde(default)]
     pub reason: Option<String>,
     /// Its blockers; an empty text or an inner `null` removes them.
@@ -109,27 +113,41 @@ struct FeatureEvent<'a> {
 pub(crate) fn new_feature(project: &Project, id: String, name: String) -> Feature {
     let environment = project.environment();
     let mark = marks::new(environment.uuid().as_u128());
-    Feature { created_at: Some(environment.now().seconds()), mark: Some(mark), ..Feature::new(id, name) }
+    Feature {
+        created_at: Some(environment.now().seconds()),
+        mark: Some(mark),
+        ..Feature::new(id, name)
+    }
 }
 
 /// Refuses a path that is not allowed in a file of the project. A folder may end with `/`.
 fn check_paths(paths: &[String]) -> Result<()> {
-    paths.iter().try_for_each(|path| check_path(path.trim_end_matches('/')))
+    paths
+        .iter()
+        .try_for_each(|path| check_path(path.trim_end_matches('/')))
 }
 
 impl Features<'_> {
     /// Adds a feature at the end.
     ///
     /// # Errors
-    /// `Usage` for an id that is taken, retired or malformed, and for unknown blockers; errors from writing.
+    /// `Usage` for an id that is taken, retired or malformed, and for unknown blockers; errors from
+    /// writing.
     pub fn add(&self, add: &Add, if_match: Option<&str>) -> Result<Changed> {
         self.project.check_not_paused()?;
         let name = text("name", &add.name)?;
         let list = |all: &[String], what: &str| -> Result<Option<Vec<String>>> {
-            let all: Vec<String> = all.iter().map(|one| text(what, one)).collect::<Result<_>>()?;
+            let all: Vec<String> = all
+                .iter()
+                .map(|one| text(what, one))
+                .collect::<Result<_>>()?;
             Ok((!all.is_empty()).then_some(all))
         };
-        let (tests, steps, paths) = (list(&add.tests, "test")?, list(&add.steps, "step")?, list(&add.paths, "path")?);
+        let (tests, steps, paths) = (
+            list(&add.tests, "test")?,
+            list(&add.steps, "step")?,
+            list(&add.paths, "path")?,
+        );
         check_paths(paths.as_deref().unwrap_or_default())?;
         let git = self.project.repository()?;
         let guard = self.project.common_lock()?;
@@ -150,20 +168,30 @@ impl Features<'_> {
         numbers.note(&feature.id);
         numbers.write();
         drop(guard);
-        self.event(&FeatureEvent { id: &feature.id, from: None, to: Some(feature.status), evidence: None });
-        Ok(Changed { feature, amended: Vec::new() })
+        self.event(&FeatureEvent {
+            id: &feature.id,
+            from: None,
+            to: Some(feature.status),
+            evidence: None,
+        });
+        Ok(Changed {
+            feature,
+            amended: Vec::new(),
+        })
     }
 
     /// Changes a feature.
     ///
     /// # Errors
-    /// `Refused` for `passing`, and (`E_CONTRACT`) for a contract change without a reason; `NotFound`;
-    /// `Usage` if something that the status needs is missing; errors from writing.
+    /// `Refused` for `passing`, and (`E_CONTRACT`) for a contract change without a reason;
+    /// `NotFound`; `Usage` if something that the status needs is missing; errors from writing.
     pub fn set(&self, id: &str, edit: &Edit, if_match: Option<&str>) -> Result<Changed> {
         self.project.check_not_paused()?;
         if edit.status == Some(Status::Passing) {
-            return Err(Error::refused(format!("{id} is passing only when its tests have shown it"))
-                .next(format!("helmdeck forge verify {id}")));
+            return Err(Error::refused(format!(
+                "{id} is passing only when its tests have shown it"
+            ))
+            .next(format!("helmdeck forge verify {id}")));
         }
         let now = self.project.environment().now().seconds();
         let agent = self.project.environment().agent.clone();
@@ -175,24 +203,42 @@ impl Features<'_> {
                 feature.name = text("name", name)?;
             }
             if let Some(tests) = &edit.tests {
-                feature.tests = Some(tests.iter().map(|test| text("test", test)).collect::<Result<_>>()?);
+                feature.tests = Some(
+                    tests
+                        .iter()
+                        .map(|test| text("test", test))
+                        .collect::<Result<_>>()?,
+                );
             }
             if let Some(paths) = &edit.paths {
                 check_paths(paths)?;
                 feature.paths = Some(paths.clone()).filter(|paths| !paths.is_empty());
             }
             if let Some(steps) = &edit.steps {
-                feature.steps = Some(steps.iter().map(|step| text("step", step)).collect::<Result<_>>()?);
+                feature.steps = Some(
+                    steps
+                        .iter()
+                        .map(|step| text("step", step))
+                        .collect::<Result<_>>()?,
+                );
             }
             if let Some(category) = &edit.category {
                 feature.category = Some(text("category", category)?);
             }
             if let Some(blockers) = &edit.blocked_by {
-                feature.blocked_by = if blockers.all().next().is_some() { Some(blockers.clone()) } else { None };
+                feature.blocked_by = if blockers.all().next().is_some() {
+                    Some(blockers.clone())
+                } else {
+                    None
+                };
             }
             if let Some(reason) = &edit.reason {
                 let reason = reason.trim();
-                feature.reason = if reason.is_empty() { None } else { Some(text("reason", reason)?) };
+                feature.reason = if reason.is_empty() {
+                    None
+                } else {
+                    Some(text("reason", reason)?)
+                };
             }
             // With other tests, the earlier result no longer counts.
             if feature.status == Status::Passing && edit.tests.is_some() {
@@ -208,16 +254,23 @@ impl Features<'_> {
             let why = feature.reason.is_some();
             match feature.status {
                 Status::Blocked if !why && feature.blockers().next().is_none() => {
-                    Err(Error::usage(format!("{id} cannot be blocked by nothing: say what it waits for, or why")))
+                    Err(Error::usage(format!(
+                        "{id} cannot be blocked by nothing: say what it waits for, or why"
+                    )))
                 }
-                Status::Deferred if !why => {
-                    Err(Error::usage(format!("{id} cannot be left for later without a reason")))
-                }
+                Status::Deferred if !why => Err(Error::usage(format!(
+                    "{id} cannot be left for later without a reason"
+                ))),
                 _ => Ok(feature.clone()),
             }
         })?;
         if from != Some(changed.feature.status) {
-            self.event(&FeatureEvent { id, from, to: Some(changed.feature.status), evidence: None });
+            self.event(&FeatureEvent {
+                id,
+                from,
+                to: Some(changed.feature.status),
+                evidence: None,
+            });
         }
         Ok(changed)
     }
@@ -225,9 +278,14 @@ impl Features<'_> {
     /// Removes a feature. Its id is never reused.
     ///
     /// # Errors
-    /// `Refused` (`E_CONTRACT`) if it was in the contract of the last checkpoint, unless a reason is given;
-    /// `NotFound`; `Usage` if another feature waits for it; errors from writing.
-    pub fn remove(&self, id: &str, reason: Option<&str>, if_match: Option<&str>) -> Result<Changed> {
+    /// `Refused` (`E_CONTRACT`) if it was in the contract of the last checkpoint, unless a reason
+    /// is given; `NotFound`; `Usage` if another feature waits for it; errors from writing.
+    pub fn remove(
+        &self,
+        id: &str,
+        reason: Option<&str>,
+        if_match: Option<&str>,
+    ) -> Result<Changed> {
         self.project.check_not_paused()?;
         let changed = self.change(reason, if_match, |file| {
             let feature = file.get_mut(id)?.clone();
@@ -239,7 +297,12 @@ impl Features<'_> {
             }
             Ok(feature)
         })?;
-        self.event(&FeatureEvent { id, from: Some(changed.feature.status), to: None, evidence: None });
+        self.event(&FeatureEvent {
+            id,
+            from: Some(changed.feature.status),
+            to: None,
+            evidence: None,
+        });
         Ok(changed)
     }
 
@@ -259,11 +322,20 @@ impl Features<'_> {
         };
         let reason = reason.filter(|reason| !reason.trim().is_empty());
         let reason = reason.map(|reason| text("reason", reason)).transpose()?;
-        let (now, by) = (project.environment().now().seconds(), project.environment().agent.clone());
+        let (now, by) = (
+            project.environment().now().seconds(),
+            project.environment().agent.clone(),
+        );
         let edit = |file: &mut FeaturesFile| {
-            let known = agreed.as_ref().map(|agreed| differences(&agreed.file, file)).unwrap_or_default();
+            let known = agreed
+                .as_ref()
+                .map(|agreed| differences(&agreed.file, file))
+                .unwrap_or_default();
             let feature = change(file)?;
-            let mut amended = agreed.as_ref().map(|agreed| differences(&agreed.file, file)).unwrap_or_default();
+            let mut amended = agreed
+                .as_ref()
+                .map(|agreed| differences(&agreed.file, file))
+                .unwrap_or_default();
             amended.retain(|difference| !known.contains(difference));
             if let (Some(first), Some(agreed)) = (amended.first(), &agreed) {
                 let Some(reason) = reason else {
@@ -275,7 +347,13 @@ impl Features<'_> {
                     .hint("if it must be, say why with --reason; the reason is kept"));
                 };
                 let changes = amended.iter().map(ToString::to_string).collect();
-                file.amendments.push(Amendment { at: now, by, reason, changes, other: Members::default() });
+                file.amendments.push(Amendment {
+                    at: now,
+                    by,
+                    reason,
+                    changes,
+                    other: Members::default(),
+                });
             }
             Ok(Changed { feature, amended })
         };
@@ -284,7 +362,12 @@ impl Features<'_> {
 
     pub(super) fn tell(&self, id: &str, from: Status, to: Status, evidence: Option<&str>) {
         if from != to || evidence.is_some() {
-            self.event(&FeatureEvent { id, from: Some(from), to: Some(to), evidence });
+            self.event(&FeatureEvent {
+                id,
+                from: Some(from),
+                to: Some(to),
+                evidence,
+            });
         }
     }
 
@@ -297,7 +380,9 @@ impl Features<'_> {
 ///
 /// `None` if it has no features.
 fn agreed(git: &Git) -> Result<Option<Agreed>> {
-    let Some(head) = git.head()? else { return Ok(None) };
+    let Some(head) = git.head()? else {
+        return Ok(None);
+    };
     let mut tags = git.tags("checkpoint/")?;
     tags.retain(|tag| tag.here);
     tags.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| b.name.cmp(&a.name)));
@@ -310,14 +395,21 @@ fn agreed(git: &Git) -> Result<Option<Agreed>> {
             // That checkpoint has no contract.
             return Ok(None);
         };
-        return Ok(Some(Agreed { tag: tag.name, file }));
+        return Ok(Some(Agreed {
+            tag: tag.name,
+            file,
+        }));
     }
     Ok(None)
 }
 
 /// Returns the prefix of the last feature's id.
 fn last_prefix(file: &FeaturesFile) -> &str {
-    file.features.iter().rev().find_map(|feature| split_id(&feature.id)).map_or(PREFIX, |(prefix, _)| prefix)
+    file.features
+        .iter()
+        .rev()
+        .find_map(|feature| split_id(&feature.id))
+        .map_or(PREFIX, |(prefix, _)| prefix)
 }
 
 /// Returns a text in its stored form.
@@ -325,7 +417,9 @@ fn text(name: &str, text: &str) -> Result<String> {
     let text = text.trim();
     let count = text.chars().count();
     if count == 0 || count > LONGEST || text.chars().any(|c| c.is_control() && c != '\n') {
-        return Err(Error::usage(format!("{name} must have 1 to {LONGEST} characters, and no control characters")));
+        return Err(Error::usage(format!(
+            "{name} must have 1 to {LONGEST} characters, and no control characters"
+        )));
     }
     Ok(unicode_normalization::UnicodeNormalization::nfc(text).collect())
 }

@@ -1,7 +1,8 @@
 //! Numbers of new features.
 //!
-//! The highest number of each prefix is stored in the folder shared by all work trees, so that two of them do not give one
-//! id to two features. Two clones may: then the later feature gets another one where both are.
+//! The highest number of each prefix is stored in the folder shared by all work trees, so that two
+//! of them do not give one id to two features. Two clones may: then the later feature gets another
+//! one where both are.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +16,8 @@ const FILE: &str = "forge/feature-numbers.json";
 
 /// The highest number of each prefix.
 ///
-/// It is only a hint: without it, two branches may use the same id, and their merge then reports it.
+/// It is only a hint: without it, two branches may use the same id, and their merge then reports
+/// it.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     path: Option<PathBuf>,
@@ -27,13 +29,23 @@ impl Numbers {
     pub(crate) fn read(git: Option<&Git>) -> Self {
         let path = git.map(|git| git.common_dir().join(FILE));
         let read = |path: &PathBuf| serde_json::from_slice(&shared::read(path)?).ok();
-        Self { highest: path.as_ref().and_then(read).unwrap_or_default(), path }
+        Self {
+            highest: path.as_ref().and_then(read).unwrap_or_default(),
+            path,
+        }
     }
 
     /// Returns the next id with a prefix, which no feature has or ever had.
     pub(crate) fn next_id(&self, file: &FeaturesFile, prefix: &str) -> String {
-        let used = file.features.iter().map(|feature| &feature.id).chain(&file.retired);
-        let used = used.filter_map(|id| split_id(id)).filter(|(other, _)| *other == prefix).map(|(_, number)| number);
+        let used = file
+            .features
+            .iter()
+            .map(|feature| &feature.id)
+            .chain(&file.retired);
+        let used = used
+            .filter_map(|id| split_id(id))
+            .filter(|(other, _)| *other == prefix)
+            .map(|(_, number)| number);
         let given = used.chain(self.highest.get(prefix).copied());
         let highest = given.max().unwrap_or(0);
         format!("{prefix}-{:03}", highest.saturating_add(1))
@@ -75,9 +87,16 @@ mod tests {
         numbers.note("A-006");
         numbers.write();
         let again = Numbers::read(Some(&git));
-        assert_eq!((again.next_id(&file, "A"), again.next_id(&file, "B")), ("A-008".into(), "B-010".into()));
+        assert_eq!(
+            (again.next_id(&file, "A"), again.next_id(&file, "B")),
+            ("A-008".into(), "B-010".into())
+        );
         assert_eq!(Numbers::read(None).next_id(&file, "A"), "A-005");
         std::fs::write(git.common_dir().join(FILE), " ".repeat(2 << 20)).unwrap();
-        assert_eq!(Numbers::read(Some(&git)).next_id(&file, "A"), "A-005", "one that cannot be read is none");
+        assert_eq!(
+            Numbers::read(Some(&git)).next_id(&file, "A"),
+            "A-005",
+            "one that cannot be read is none"
+        );
     }
 }

@@ -50,17 +50,31 @@ impl Suite {
     pub(super) fn run(project: &Project, template: &str) -> Result<Option<Self>> {
         let verify = &project.config().verify;
         let report = verify.junit(template);
-        let harness = if report.is_some() { Some(Harness::Junit) } else { Harness::of(template) };
-        let Some(harness) = harness else { return Ok(None) };
+        let harness = if report.is_some() {
+            Some(Harness::Junit)
+        } else {
+            Harness::of(template)
+        };
+        let Some(harness) = harness else {
+            return Ok(None);
+        };
         let timeout = verify.timeout();
-        let all = if matches!(harness, Harness::Go | Harness::Node) { "." } else { "" };
+        let all = if matches!(harness, Harness::Go | Harness::Node) {
+            "."
+        } else {
+            ""
+        };
         let variable = match harness {
             // The summary at the end of its output names each test.
             Harness::Pytest => Some(("PYTEST_ADDOPTS", "-rA")),
             Harness::Node => Some(("NODE_OPTIONS", "--test-reporter=junit")),
             _ => None,
         };
-        let written = || std::fs::metadata(project.root().join(report?)).and_then(|data| data.modified()).ok();
+        let written = || {
+            std::fs::metadata(project.root().join(report?))
+                .and_then(|data| data.modified())
+                .ok()
+        };
         let before = written();
         let command = runner::text_of(&runner::argv(template, Some(all))?);
         let mut run = TestRun {
@@ -72,8 +86,12 @@ impl Suite {
             executed: 0,
             output: String::new(),
         };
-        let (tests, problem) = match runner::check_with(project, Line::Project(template, Some(all)), timeout, variable)
-        {
+        let (tests, problem) = match runner::check_with(
+            project,
+            Line::Project(template, Some(all)),
+            timeout,
+            variable,
+        ) {
             Err(error) if error.code == "E_CANNOT_START" => {
                 run.output = error.to_string();
                 (Vec::new(), Some(Problem::CannotStart))
@@ -82,7 +100,8 @@ impl Suite {
             Ok(ran) => {
                 let tests = match report {
                     Some(path) if written() != before => {
-                        let bytes = read_below(project.root(), path, MAX_REPORT)?.unwrap_or_default();
+                        let bytes =
+                            read_below(project.root(), path, MAX_REPORT)?.unwrap_or_default();
                         harness.tests(&String::from_utf8_lossy(&bytes))
                     }
                     // One of an earlier run says nothing.
@@ -100,23 +119,39 @@ impl Suite {
                 (tests, problem)
             }
         };
-        Ok(Some(Self { run, harness, tests, problem }))
+        Ok(Some(Self {
+            run,
+            harness,
+            tests,
+            problem,
+        }))
     }
 
-    /// Returns how many tests a name stands for, and what is wrong with them; `None` if none of them ran.
+    /// Returns how many tests a name stands for, and what is wrong with them; `None` if none of
+    /// them ran.
     pub(super) fn outcome(&self, name: &str) -> Option<(u64, Option<Problem>)> {
         if self.problem.is_some() {
             return Some((0, self.problem));
         }
-        let pattern = matches!(self.harness, Harness::Go | Harness::Node).then(|| Regex::new(name)).transpose().ok()?;
+        let pattern = matches!(self.harness, Harness::Go | Harness::Node)
+            .then(|| Regex::new(name))
+            .transpose()
+            .ok()?;
         let fits = |test: &str| match (self.harness, &pattern) {
             (Harness::Cargo | Harness::Junit, _) => test.contains(name),
             (Harness::Pytest, _) => test
                 .strip_prefix(name.trim_end_matches('/'))
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', ':', '['])),
-            (Harness::Go | Harness::Node, pattern) => pattern.as_ref().is_some_and(|pattern| pattern.is_match(test)),
+            (Harness::Go | Harness::Node, pattern) => pattern
+                .as_ref()
+                .is_some_and(|pattern| pattern.is_match(test)),
         };
-        let ran: Vec<bool> = self.tests.iter().filter(|(test, _)| fits(test)).map(|(_, passed)| *passed).collect();
+        let ran: Vec<bool> = self
+            .tests
+            .iter()
+            .filter(|(test, _)| fits(test))
+            .map(|(_, passed)| *passed)
+            .collect();
         let failed = ran.contains(&false).then_some(Problem::TestsFailed);
         (!ran.is_empty()).then_some((ran.len() as u64, failed))
     }
@@ -125,24 +160,37 @@ impl Suite {
 impl Harness {
     fn of(template: &str) -> Option<Self> {
         let words = shlex::split(template.trim_start_matches("sh:"))?;
-        words.iter().find_map(|word| match word.rsplit('/').next().unwrap_or(word) {
-            "cargo" => Some(Self::Cargo),
-            "pytest" | "py.test" => Some(Self::Pytest),
-            "go" if words.iter().any(|word| word == "-json") => Some(Self::Go),
-            "node" if words.iter().any(|word| word.starts_with("--test-name-pattern")) => Some(Self::Node),
-            _ => None,
-        })
+        words
+            .iter()
+            .find_map(|word| match word.rsplit('/').next().unwrap_or(word) {
+                "cargo" => Some(Self::Cargo),
+                "pytest" | "py.test" => Some(Self::Pytest),
+                "go" if words.iter().any(|word| word == "-json") => Some(Self::Go),
+                "node"
+                    if words
+                        .iter()
+                        .any(|word| word.starts_with("--test-name-pattern")) =>
+                {
+                    Some(Self::Node)
+                }
+                _ => None,
+            })
     }
 
     /// Reads the names of the tests that ran, each with whether it passed.
     fn tests(self, output: &str) -> Vec<(String, bool)> {
-        static LIBTEST: LazyLock<Option<Regex>> =
-            LazyLock::new(|| Regex::new(r"(?m)^test (.+?)(?: - should panic)? \.\.\. (ok|FAILED)\b").ok());
-        static NEXTEST: LazyLock<Option<Regex>> = LazyLock::new(|| {
-            Regex::new(r"(?m)^\s+(PASS|FAIL|SIGABRT|SIGSEGV|TIMEOUT) \[[^\]]*\](?: \([^)]*\))? \S+ (\S+)$").ok()
+        static LIBTEST: LazyLock<Option<Regex>> = LazyLock::new(|| {
+            Regex::new(r"(?m)^test (.+?)(?: - should panic)? \.\.\. (ok|FAILED)\b").ok()
         });
-        static PYTEST: LazyLock<Option<Regex>> =
-            LazyLock::new(|| Regex::new(r"(?m)^(PASSED|FAILED|ERROR|XPASS) (\S+(?:\[.*?\])?)").ok());
+        static NEXTEST: LazyLock<Option<Regex>> = LazyLock::new(|| {
+            Regex::new(
+                r"(?m)^\s+(PASS|FAIL|SIGABRT|SIGSEGV|TIMEOUT) \[[^\]]*\](?: \([^)]*\))? \S+ (\S+)$",
+            )
+            .ok()
+        });
+        static PYTEST: LazyLock<Option<Regex>> = LazyLock::new(|| {
+            Regex::new(r"(?m)^(PASSED|FAILED|ERROR|XPASS) (\S+(?:\[.*?\])?)").ok()
+        });
         #[derive(serde::Deserialize)]
         struct GoEvent {
             #[serde(rename = "Action")]
@@ -150,34 +198,56 @@ impl Harness {
             #[serde(rename = "Test")]
             test: Option<String>,
         }
-        let found = |pattern: &LazyLock<Option<Regex>>, name: usize, word: usize, good: &str| -> Vec<(String, bool)> {
-            let all = pattern.as_ref().into_iter().flat_map(|pattern| pattern.captures_iter(output));
-            all.map(|found| (found[name].to_owned(), &found[word] == good)).collect()
+        let found = |pattern: &LazyLock<Option<Regex>>,
+                     name: usize,
+                     word: usize,
+                     good: &str|
+         -> Vec<(String, bool)> {
+            let all = pattern
+                .as_ref()
+                .into_iter()
+                .flat_map(|pattern| pattern.captures_iter(output));
+            all.map(|found| (found[name].to_owned(), &found[word] == good))
+                .collect()
         };
         match self {
             Self::Cargo => {
                 let libtest = found(&LIBTEST, 1, 2, "ok");
-                if libtest.is_empty() { found(&NEXTEST, 2, 1, "PASS") } else { libtest }
+                if libtest.is_empty() {
+                    found(&NEXTEST, 2, 1, "PASS")
+                } else {
+                    libtest
+                }
             }
             Self::Pytest => found(&PYTEST, 2, 1, "PASSED"),
             Self::Go => {
-                let events = output.lines().filter_map(|line| serde_json::from_str::<GoEvent>(line).ok());
+                let events = output
+                    .lines()
+                    .filter_map(|line| serde_json::from_str::<GoEvent>(line).ok());
                 let ended = events.filter(|event| matches!(event.action.as_str(), "pass" | "fail"));
-                ended.filter_map(|event| Some((event.test?, event.action == "pass"))).collect()
+                ended
+                    .filter_map(|event| Some((event.test?, event.action == "pass")))
+                    .collect()
             }
-            Self::Node => junit(output, |suites, [_, name]| [suites, &[name]].concat().join(" ")),
+            Self::Node => junit(output, |suites, [_, name]| {
+                [suites, &[name]].concat().join(" ")
+            }),
             Self::Junit => junit(output, |_, case| case.join(".")),
         }
     }
 }
 
-/// Reads a report in the form of `JUnit`, as far as it is well-formed: the tests that ran, each with whether it passed.
+/// Reads a report in the form of `JUnit`, as far as it is well-formed: the tests that ran, each
+/// with whether it passed.
 ///
 /// `name` makes the name of a test of the suites around it, its class and its own name.
 fn junit(report: &str, name: impl Fn(&[String], [String; 2]) -> String) -> Vec<(String, bool)> {
     let attribute = |tag: &BytesStart<'_>, name: &str| {
         let found = tag.try_get_attribute(name).ok().flatten();
-        found.and_then(|found| found.normalized_value(XmlVersion::Implicit1_0).ok()).unwrap_or_default().into_owned()
+        found
+            .and_then(|found| found.normalized_value(XmlVersion::Implicit1_0).ok())
+            .unwrap_or_default()
+            .into_owned()
     };
     let (mut suites, mut tests, mut inside) = (Vec::new(), Vec::new(), None);
     let mut reader = Reader::from_str(report);
@@ -223,7 +293,12 @@ mod tests {
             executed: 0,
             output: String::new(),
         };
-        Suite { run, harness, tests: harness.tests(output), problem: None }
+        Suite {
+            run,
+            harness,
+            tests: harness.tests(output),
+            problem: None,
+        }
     }
 
     #[test]
@@ -245,13 +320,22 @@ mod tests {
         let pytest = suite("pytest {prefix}", pytest);
         assert_eq!(pytest.outcome("tests/test_a.py"), Some((2, None)));
         assert_eq!(pytest.outcome("tests/test_a.py::test_y"), Some((1, None)));
-        assert_eq!(pytest.outcome("tests/"), Some((3, Some(Problem::TestsFailed))));
+        assert_eq!(
+            pytest.outcome("tests/"),
+            Some((3, Some(Problem::TestsFailed)))
+        );
         let go = "{\"Action\":\"pass\",\"Package\":\"p\",\"Test\":\"TestA\"}\n{\"Action\":\"fail\",\"Package\":\"p\",\"Test\":\"TestB\"}\n\
                   {\"Action\":\"fail\",\"Package\":\"p\"}\n";
         let go = suite("go test ./... -json -run {prefix}", go);
-        assert_eq!((go.outcome("TestA"), go.outcome("Test")), (Some((1, None)), Some((2, Some(Problem::TestsFailed)))));
+        assert_eq!(
+            (go.outcome("TestA"), go.outcome("Test")),
+            (Some((1, None)), Some((2, Some(Problem::TestsFailed))))
+        );
         assert!(Harness::of("make check").is_none() && Harness::of("go test ./...").is_none());
-        assert!(Harness::of("node --test {prefix}").is_none(), "its filter is a file, which the report does not name");
+        assert!(
+            Harness::of("node --test {prefix}").is_none(),
+            "its filter is a file, which the report does not name"
+        );
     }
 
     #[test]
@@ -267,11 +351,28 @@ mod tests {
         let node = suite("node --test --test-name-pattern={prefix}", report);
         assert_eq!(node.outcome("^halves <1>"), Some((1, None)));
         assert_eq!(node.outcome("fails"), Some((1, Some(Problem::TestsFailed))));
-        assert_eq!((node.outcome("^group inner$"), node.outcome("later")), (Some((1, None)), None));
-        assert_eq!(node.outcome("^last$"), Some((1, None)), "the suite has ended");
-        let named: Vec<_> = Harness::Junit.tests(report).into_iter().map(|(name, _)| name).collect();
-        assert_eq!(named, ["test.halves <1>", "test.fails", "test.inner", "test.last"]);
-        assert_eq!(Harness::Junit.tests("<testsuite><testcase name=\"a\"/><testcase name=\"b"), [(".a".into(), true)]);
+        assert_eq!(
+            (node.outcome("^group inner$"), node.outcome("later")),
+            (Some((1, None)), None)
+        );
+        assert_eq!(
+            node.outcome("^last$"),
+            Some((1, None)),
+            "the suite has ended"
+        );
+        let named: Vec<_> = Harness::Junit
+            .tests(report)
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(
+            named,
+            ["test.halves <1>", "test.fails", "test.inner", "test.last"]
+        );
+        assert_eq!(
+            Harness::Junit.tests("<testsuite><testcase name=\"a\"/><testcase name=\"b"),
+            [(".a".into(), true)]
+        );
         assert_eq!(Harness::Junit.tests("no XML"), []);
     }
 }

@@ -21,9 +21,11 @@ use crate::runner::{self, Line};
 pub(super) const OUTPUT: usize = 4 << 10;
 
 /// Why the tests of a project without settings and without Cargo cannot be run.
-const NO_RUNNER: &str = "no command is set that runs the tests here, and the default (cargo test) needs a Cargo.toml";
+const NO_RUNNER: &str =
+    "no command is set that runs the tests here, and the default (cargo test) needs a Cargo.toml";
 /// What to do after a pass of code that is not committed.
-const UNCOMMITTED: &str = "commit the code: until then the pass is that of no commit, and the list shows passing_stale";
+const UNCOMMITTED: &str =
+    "commit the code: until then the pass is that of no commit, and the list shows passing_stale";
 
 /// Result of verifying a feature. A transport ends with exit code 1 unless it passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -134,8 +136,8 @@ enum Purpose {
     Verification,
     /// A session starts: a pass is stored only if the code differs from the code that passed.
     ///
-    /// Where entries have files of their own, it is stored in this clone only. Features without stored evidence are
-    /// never probed.
+    /// Where entries have files of their own, it is stored in this clone only. Features without
+    /// stored evidence are never probed.
     Probe,
 }
 
@@ -150,21 +152,24 @@ struct Tested {
 impl Features<'_> {
     /// Runs the tests of a feature.
     ///
-    /// It passes if every command ends with 0 and each ran at least one test; a report then keeps the
-    /// result. A feature that worked and no longer does is marked as regressed. A feature whose tests could
-    /// not be started, or did not end, keeps its status. No lock is held while tests run.
+    /// It passes if every command ends with 0 and each ran at least one test; a report then keeps
+    /// the result. A feature that worked and no longer does is marked as regressed. A feature whose
+    /// tests could not be started, or did not end, keeps its status. No lock is held while tests
+    /// run.
     ///
     /// # Errors
     /// `NotFound` for an unknown feature; `Stale` if the commit or the feature
     /// changed while its tests ran; errors from writing. A failing test is not an error.
     pub fn verify(&self, id: &str) -> Result<Verified> {
-        self.verify_each(&Which::Named(vec![id.to_owned()]))?.pop().ok_or_else(|| unknown(id))
+        self.verify_each(&Which::Named(vec![id.to_owned()]))?
+            .pop()
+            .ok_or_else(|| unknown(id))
     }
 
     /// Verifies several features, and writes one report.
     ///
-    /// A suite that many of them belong to is run once, if its output names each test. Deferred features, and those without
-    /// tests, are skipped unless they are named.
+    /// A suite that many of them belong to is run once, if its output names each test. Deferred
+    /// features, and those without tests, are skipped unless they are named.
     ///
     /// # Errors
     /// As [`Self::verify`].
@@ -175,7 +180,10 @@ impl Features<'_> {
                 let (file, standings) = self.judged()?;
                 let wanted = |standing: Standing| match which {
                     Which::Stale => {
-                        matches!(standing, Standing::PassingStale | Standing::UnverifiedPass | Standing::Regressed)
+                        matches!(
+                            standing,
+                            Standing::PassingStale | Standing::UnverifiedPass | Standing::Regressed
+                        )
                     }
                     _ => standing != Standing::Deferred,
                 };
@@ -205,7 +213,8 @@ impl Features<'_> {
         let before = code()?;
         let tested = self.run_all(&file, &features)?;
         let after = code()?;
-        let commit = |code: &Option<CodeSnapshot>| code.as_ref().and_then(|code| code.commit.clone());
+        let commit =
+            |code: &Option<CodeSnapshot>| code.as_ref().and_then(|code| code.commit.clone());
         if commit(&before) != commit(&after) {
             let message = "the commit changed while the tests ran, so they say nothing about it";
             return Err(Error::new(Category::Stale, "E_STALE", message)
@@ -217,9 +226,15 @@ impl Features<'_> {
         let trees = match (&git, &code) {
             (Some(git), Some(code)) => {
                 let packages = Packages::read(git)?;
-                let paths: Vec<BTreeSet<String>> = features.iter().map(|feature| packages.paths(feature)).collect();
+                let paths: Vec<BTreeSet<String>> = features
+                    .iter()
+                    .map(|feature| packages.paths(feature))
+                    .collect();
                 let objects = code.objects(git, &paths.iter().flatten().cloned().collect())?;
-                paths.iter().map(|paths| code::trees(paths, &objects)).collect()
+                paths
+                    .iter()
+                    .map(|paths| code::trees(paths, &objects))
+                    .collect()
             }
             _ => vec![BTreeMap::new(); features.len()],
         };
@@ -236,7 +251,12 @@ impl Features<'_> {
             .map(|((feature, tested), pass)| (feature, tested, pass))
             .collect();
         let dirty = after.as_ref().is_some_and(|code| code.dirty);
-        self.settle(&tested, purpose, commit(&after).map(|oid| oid.to_string()), dirty)
+        self.settle(
+            &tested,
+            purpose,
+            commit(&after).map(|oid| oid.to_string()),
+            dirty,
+        )
     }
 
     /// Writes the report and what changes of the features.
@@ -248,22 +268,36 @@ impl Features<'_> {
         dirty: bool,
     ) -> Result<Vec<Verified>> {
         let project = self.project;
-        let standings = status_inputs::judge(project, &tested.iter().map(|one| one.0.clone()).collect::<Vec<_>>())?;
-        // A pass that is known already needs no report; one that a session start sees stays in this clone.
+        let standings = status_inputs::judge(
+            project,
+            &tested.iter().map(|one| one.0.clone()).collect::<Vec<_>>(),
+        )?;
+        // A pass that is known already needs no report; one that a session start sees stays in this
+        // clone.
         let known = |at: usize, feature: &Feature, pass: &Pass| {
             feature.status == Status::Passing
                 && (standings[at] == Standing::Passing
-                    || (purpose == Purpose::Probe && standings[at].counts() && pass.code_tree.is_some()))
+                    || (purpose == Purpose::Probe
+                        && standings[at].counts()
+                        && pass.code_tree.is_some()))
         };
-        let passed = || tested.iter().enumerate().filter(|(_, (_, tested, _))| tested.problem.is_none());
+        let passed = || {
+            tested
+                .iter()
+                .enumerate()
+                .filter(|(_, (_, tested, _))| tested.problem.is_none())
+        };
         if purpose == Purpose::Probe {
             let seen = passed().filter(|(at, (feature, _, pass))| known(*at, feature, pass));
-            let seen: Vec<(&str, Pass)> =
-                seen.map(|(_, (feature, _, pass))| (feature.id.as_str(), pass.clone())).collect();
+            let seen: Vec<(&str, Pass)> = seen
+                .map(|(_, (feature, _, pass))| (feature.id.as_str(), pass.clone()))
+                .collect();
             reports::record(project, &seen);
         }
-        let new: Vec<_> =
-            passed().filter(|(at, (feature, _, pass))| !known(*at, feature, pass)).map(|(_, one)| one).collect();
+        let new: Vec<_> = passed()
+            .filter(|(at, (feature, _, pass))| !known(*at, feature, pass))
+            .map(|(_, one)| one)
+            .collect();
         let evidence = match new.first() {
             Some((_, _, pass)) => Some(self.report(&new, pass, commit.as_deref(), dirty)?),
             None => None,
@@ -275,7 +309,9 @@ impl Features<'_> {
                 let current = file.get_mut(&feature.id)?;
                 if current.tests != feature.tests {
                     let message = format!("{} was changed while its tests ran", feature.id);
-                    return Err(Error::new(Category::Stale, "E_STALE", message).hint("verify it again"));
+                    return Err(
+                        Error::new(Category::Stale, "E_STALE", message).hint("verify it again")
+                    );
                 }
                 let from = current.status;
                 let nothing = tested.problem.is_some_and(Problem::says_nothing);
@@ -288,13 +324,19 @@ impl Features<'_> {
                         current.verified_at = Some(now);
                         current.verified_commit.clone_from(&commit);
                         current.verified_code_tree.clone_from(&pass.code_tree);
-                        current.regressed_before = current.regressed_at.take().or(current.regressed_before);
+                        current.regressed_before =
+                            current.regressed_at.take().or(current.regressed_before);
                         current.reason = None;
                     }
                 } else if !(from == Status::Passing && nothing) {
                     regressed = from == Status::Passing && current.evidence.is_some();
                     // Its owner and its deferral stay, and tests that did not run show nothing.
-                    if !nothing && !matches!(from, Status::InProgress | Status::Blocked | Status::Deferred) {
+                    if !nothing
+                        && !matches!(
+                            from,
+                            Status::InProgress | Status::Blocked | Status::Deferred
+                        )
+                    {
                         current.become_(Status::Failing, now);
                     }
                     current.reason = tested.problem.map(|problem| problem.as_str().to_owned());
@@ -304,32 +346,42 @@ impl Features<'_> {
             Ok(changes)
         })?;
         let file = self.read()?;
-        let now: Vec<Feature> = tested.iter().filter_map(|(feature, ..)| file.get(&feature.id).cloned()).collect();
+        let now: Vec<Feature> = tested
+            .iter()
+            .filter_map(|(feature, ..)| file.get(&feature.id).cloned())
+            .collect();
         let standings = status_inputs::judge(project, &now)?;
-        let verified = tested.iter().zip(changes).enumerate().map(|(at, ((feature, tested, pass), change))| {
-            let (from, status, regressed, shown) = change;
-            let passed = tested.problem.is_none();
-            self.tell(&feature.id, from, status, shown.as_deref().filter(|_| passed));
-            let standing = standings.get(at).copied();
-            let hint = tested.problem.filter(|_| tested.executed == 0);
-            let hint = hint.map(|problem| hint_of(&feature.id, problem, &tested.runs));
-            let uncommitted = passed && dirty && standing == Some(Standing::PassingStale);
-            Verified {
-                id: feature.id.clone(),
-                passed,
-                status,
-                standing,
-                problem: tested.problem,
-                regressed,
-                executed: tested.executed,
-                runs: tested.runs.clone(),
-                evidence: evidence.clone().or(shown).filter(|_| passed),
-                commit: commit.clone(),
-                code_tree: pass.code_tree.clone(),
-                dirty,
-                hint: hint.or_else(|| uncommitted.then(|| UNCOMMITTED.to_owned())),
-            }
-        });
+        let verified = tested.iter().zip(changes).enumerate().map(
+            |(at, ((feature, tested, pass), change))| {
+                let (from, status, regressed, shown) = change;
+                let passed = tested.problem.is_none();
+                self.tell(
+                    &feature.id,
+                    from,
+                    status,
+                    shown.as_deref().filter(|_| passed),
+                );
+                let standing = standings.get(at).copied();
+                let hint = tested.problem.filter(|_| tested.executed == 0);
+                let hint = hint.map(|problem| hint_of(&feature.id, problem, &tested.runs));
+                let uncommitted = passed && dirty && standing == Some(Standing::PassingStale);
+                Verified {
+                    id: feature.id.clone(),
+                    passed,
+                    status,
+                    standing,
+                    problem: tested.problem,
+                    regressed,
+                    executed: tested.executed,
+                    runs: tested.runs.clone(),
+                    evidence: evidence.clone().or(shown).filter(|_| passed),
+                    commit: commit.clone(),
+                    code_tree: pass.code_tree.clone(),
+                    dirty,
+                    hint: hint.or_else(|| uncommitted.then(|| UNCOMMITTED.to_owned())),
+                }
+            },
+        );
         Ok(verified.collect())
     }
 
@@ -347,8 +399,10 @@ impl Features<'_> {
                 runs.push(run);
             }
         }
-        let settled =
-            |tested: &Tested, pass: &Pass| FeaturePass { executed: tested.executed, trees: pass.trees.clone() };
+        let settled = |tested: &Tested, pass: &Pass| FeaturePass {
+            executed: tested.executed,
+            trees: pass.trees.clone(),
+        };
         let report = VerificationReport {
             schema_version: "1.0",
             report: "verification",
@@ -363,10 +417,19 @@ impl Features<'_> {
                 .collect(),
             runs,
         };
-        let bytes = crate::json::print(&report)
-            .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("the report: {error}")))?;
+        let bytes = crate::json::print(&report).map_err(|error| {
+            Error::new(
+                Category::Failed,
+                "E_INVALID",
+                format!("the report: {error}"),
+            )
+        })?;
         let put = Put::new(artifacts::Kind::Reports, artifacts::VERIFICATION);
-        Ok(Artifacts::new(self.project).put(&bytes, &put)?.entry.triv.to_string())
+        Ok(Artifacts::new(self.project)
+            .put(&bytes, &put)?
+            .entry
+            .triv
+            .to_string())
     }
 
     /// Tests some passing features again: those with the oldest verification.
@@ -395,10 +458,15 @@ impl Features<'_> {
         };
         let seen = Probes::read(self.project);
         let mut wanted = file.least_recent(&standings, usize::MAX);
-        wanted.sort_by_key(|feature| feature.verified_at.max(seen.get(&feature.id).map(|pass| pass.at)));
+        wanted.sort_by_key(|feature| {
+            feature
+                .verified_at
+                .max(seen.get(&feature.id).map(|pass| pass.at))
+        });
         let probed = wanted.into_iter().take(count).map(|feature| {
             match self.test(std::slice::from_ref(&feature.id), Purpose::Probe) {
-                // An invalid test is reported by `verify`. It must not stop a session from starting.
+                // An invalid test is reported by `verify`. It must not stop a session from
+                // starting.
                 Err(error) if error.category == Category::Usage => Ok(unknown(feature)),
                 tested => Ok(tested?.pop().unwrap_or_else(|| unknown(feature))),
             }
@@ -416,13 +484,16 @@ impl Features<'_> {
         Ok((tested.runs, tested.problem))
     }
 
-    /// Runs the tests of features: of a suite that has at least half of its features among them once, else one by one.
+    /// Runs the tests of features: of a suite that has at least half of its features among them
+    /// once, else one by one.
     fn run_all(&self, file: &FeaturesFile, features: &[Feature]) -> Result<Vec<Tested>> {
         let verify = &self.project.config().verify;
         let templates = |features: &[Feature]| -> Result<HashMap<String, usize>> {
             let mut counts = HashMap::new();
             for test in features.iter().flat_map(Feature::tests) {
-                *counts.entry(execute::call(verify, test)?.template.to_owned()).or_default() += 1;
+                *counts
+                    .entry(execute::call(verify, test)?.template.to_owned())
+                    .or_default() += 1;
             }
             Ok(counts)
         };
@@ -431,11 +502,17 @@ impl Features<'_> {
         let all = templates(&file.features).unwrap_or_default();
         let mut suites = HashMap::new();
         for (template, wanted) in wanted {
-            if wanted > 1 && 2 * wanted >= all.get(&template).copied().unwrap_or_default() && self.can_run(&template) {
+            if wanted > 1
+                && 2 * wanted >= all.get(&template).copied().unwrap_or_default()
+                && self.can_run(&template)
+            {
                 suites.extend(Suite::run(self.project, &template)?.map(|suite| (template, suite)));
             }
         }
-        features.iter().map(|feature| self.run(feature, &suites)).collect()
+        features
+            .iter()
+            .map(|feature| self.run(feature, &suites))
+            .collect()
     }
 
     fn can_run(&self, template: &str) -> bool {
@@ -449,7 +526,9 @@ impl Features<'_> {
         let mut executed = 0;
         for test in feature.tests() {
             let call = execute::call(verify, test)?;
-            let of_suite = suites.get(call.template).and_then(|suite| Some((suite, suite.outcome(call.prefix)?)));
+            let of_suite = suites
+                .get(call.template)
+                .and_then(|suite| Some((suite, suite.outcome(call.prefix)?)));
             let (run, count, found) = match of_suite {
                 Some((suite, (count, found))) => (suite.run.clone(), count, found),
                 None => {
@@ -460,17 +539,23 @@ impl Features<'_> {
             };
             executed += count;
             runs.push(run);
-            // The first problem is reported, unless it says nothing about the feature and a later one does.
-            // The remaining tests still run, so that one verification shows all failures.
+            // The first problem is reported, unless it says nothing about the feature and a later
+            // one does. The remaining tests still run, so that one verification shows all failures.
             problem = match (problem, found) {
-                (Some(first), Some(other)) if first.says_nothing() && !other.says_nothing() => Some(other),
+                (Some(first), Some(other)) if first.says_nothing() && !other.says_nothing() => {
+                    Some(other)
+                }
                 (first, other) => first.or(other),
             };
             if found == Some(Problem::TimedOut) {
                 break;
             }
         }
-        Ok(Tested { runs, problem, executed })
+        Ok(Tested {
+            runs,
+            problem,
+            executed,
+        })
     }
 
     fn run_one(&self, test: &str, call: &execute::Call<'_>) -> Result<(TestRun, Option<Problem>)> {
@@ -488,7 +573,11 @@ impl Features<'_> {
             run.command.clear();
             Err(Error::new(Category::Failed, "E_CANNOT_START", NO_RUNNER))
         } else {
-            runner::check(self.project, Line::Project(call.template, Some(call.prefix)), verify.timeout())
+            runner::check(
+                self.project,
+                Line::Project(call.template, Some(call.prefix)),
+                verify.timeout(),
+            )
         };
         let found = match ran {
             Err(error) if error.code == "E_CANNOT_START" => {
@@ -525,11 +614,17 @@ fn hint_of(id: &str, problem: Problem, runs: &[TestRun]) -> String {
         ),
         (Problem::CannotStart, Some(run)) => format!(
             "`{}` could not be started: install the program that runs the tests, or set verify.runner in {CONFIG}",
-            runs.iter().find(|run| run.exit.is_none()).unwrap_or(run).command
+            runs.iter()
+                .find(|run| run.exit.is_none())
+                .unwrap_or(run)
+                .command
         ),
         (Problem::TestsFailed, Some(run)) => {
             let failed = runs.iter().find(|run| run.exit != Some(0)).unwrap_or(run);
-            format!("`{}` failed before it ran a test: the end of its output says why", failed.command)
+            format!(
+                "`{}` failed before it ran a test: the end of its output says why",
+                failed.command
+            )
         }
         (_, Some(run)) => format!(
             "{} ran no test: name the tests as they are called, or, if tests are not run so here, set verify.runner in {CONFIG}",

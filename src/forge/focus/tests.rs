@@ -7,7 +7,10 @@ use crate::json::{self, Json};
 const SAMPLE: &str = include_str!("../fixtures/focus.json");
 
 fn task(task: &str) -> SetFocus {
-    SetFocus { task: Some(task.to_owned()), ..SetFocus::default() }
+    SetFocus {
+        task: Some(task.to_owned()),
+        ..SetFocus::default()
+    }
 }
 
 #[test]
@@ -16,7 +19,10 @@ fn the_focus_of_the_rfc_loads_and_saves_unchanged() {
     assert!(!newer);
     assert_eq!(focus.linear_issue.as_deref(), Some("SX9-123"));
     assert_eq!((focus.phase.clone(), focus.files.len()), (Phase::Plan, 2));
-    assert_eq!(String::from_utf8(json::print(&focus).unwrap()).unwrap(), SAMPLE);
+    assert_eq!(
+        String::from_utf8(json::print(&focus).unwrap()).unwrap(),
+        SAMPLE
+    );
 
     let schema = serde_json::to_value(schemars::schema_for!(Focus)).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
@@ -48,7 +54,11 @@ fn only_a_change_is_one_and_another_task_begins_anew() {
     let fixture = Fixture::new();
     let focus = Focused::new(&fixture.project);
     assert_eq!(focus.show().unwrap(), None);
-    let first = SetFocus { feature_id: Some("FORGE-001".into()), blockers: Some(vec!["a".into()]), ..task("One") };
+    let first = SetFocus {
+        feature_id: Some("FORGE-001".into()),
+        blockers: Some(vec!["a".into()]),
+        ..task("One")
+    };
     assert!(focus.set(&first).unwrap().changed);
     let text = fixture.text(FOCUS);
     fixture.at("2025-12-24T13:00:00Z");
@@ -56,15 +66,25 @@ fn only_a_change_is_one_and_another_task_begins_anew() {
     assert!(!focus.set(&task(" One ")).unwrap().changed);
     assert_eq!(fixture.text(FOCUS), text);
 
-    let build = SetFocus { phase: Some("build".into()), feature_id: Some(String::new()), ..SetFocus::default() };
+    let build = SetFocus {
+        phase: Some("build".into()),
+        feature_id: Some(String::new()),
+        ..SetFocus::default()
+    };
     let now = focus.set(&build).unwrap().now.focus;
-    assert_eq!((now.phase.as_str(), now.feature_id, now.blockers.len()), ("BUILD", None, 1));
+    assert_eq!(
+        (now.phase.as_str(), now.feature_id, now.blockers.len()),
+        ("BUILD", None, 1)
+    );
     assert_eq!(now.started_at.unwrap().to_string(), "2025-12-24T12:00:00Z");
 
     let head = fixture.repository.commit("First");
     let done = focus.set(&task("Two")).unwrap();
     let now = done.now.focus;
-    assert_eq!((done.from.as_deref(), now.phase, now.blockers.len()), (Some("One"), Phase::Plan, 0));
+    assert_eq!(
+        (done.from.as_deref(), now.phase, now.blockers.len()),
+        (Some("One"), Phase::Plan, 0)
+    );
     assert_eq!(now.started_at.unwrap().to_string(), "2025-12-24T13:00:00Z");
     assert_eq!(now.base_commit, Some(head.to_string()));
 }
@@ -77,14 +97,27 @@ fn a_change_is_told_and_nothing_else() {
         focus.set(&task(what)).unwrap();
     }
     focus
-        .set(&SetFocus { linear_issue: Some("SX9-7".into()), phase: Some("BUILD".into()), ..SetFocus::default() })
+        .set(&SetFocus {
+            linear_issue: Some("SX9-7".into()),
+            phase: Some("BUILD".into()),
+            ..SetFocus::default()
+        })
         .unwrap();
     focus.set(&task("a\nb")).unwrap_err();
     focus.clear(None, None).unwrap();
-    let sent: Vec<serde_json::Value> =
-        fixture.text(crate::layout::JOURNAL).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(sent.iter().all(|event| event["subject"] == "sx9.forge.memory.focus"));
-    let data: Vec<_> = sent.into_iter().map(|event| event["data"].to_string()).collect();
+    let sent: Vec<serde_json::Value> = fixture
+        .text(crate::layout::JOURNAL)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert!(
+        sent.iter()
+            .all(|event| event["subject"] == "sx9.forge.memory.focus")
+    );
+    let data: Vec<_> = sent
+        .into_iter()
+        .map(|event| event["data"].to_string())
+        .collect();
     assert_eq!(
         data,
         [
@@ -99,17 +132,28 @@ fn a_change_is_told_and_nothing_else() {
 #[test]
 fn unknown_phases_and_members_are_kept() {
     let fixture = Fixture::new();
-    fixture
-        .repository
-        .write(FOCUS, "{\n  \"phase\": \"DREAM\",\n  \"mood\": {\"z\": 1, \"a\": [2]},\n  \"task\": \"One\"\n}\n");
+    fixture.repository.write(
+        FOCUS,
+        "{\n  \"phase\": \"DREAM\",\n  \"mood\": {\"z\": 1, \"a\": [2]},\n  \"task\": \"One\"\n}\n",
+    );
     let focus = Focused::new(&fixture.project);
     let shown = focus.show().unwrap().unwrap();
     assert!(shown.warnings[0].contains("DREAM"), "{:?}", shown.warnings);
-    focus.set(&SetFocus { feature_id: Some("FORGE-002".into()), ..SetFocus::default() }).unwrap();
+    focus
+        .set(&SetFocus {
+            feature_id: Some("FORGE-002".into()),
+            ..SetFocus::default()
+        })
+        .unwrap();
     let tree: Json = serde_json::from_str(&fixture.text(FOCUS)).unwrap();
-    let Json::Object(members) = tree else { panic!("no object") };
+    let Json::Object(members) = tree else {
+        panic!("no object")
+    };
     assert_eq!(members.0["phase"], Json::String("DREAM".into()));
-    assert_eq!(serde_json::to_string(&members.0["mood"]).unwrap(), r#"{"z":1,"a":[2]}"#);
+    assert_eq!(
+        serde_json::to_string(&members.0["mood"]).unwrap(),
+        r#"{"z":1,"a":[2]}"#
+    );
 }
 
 #[test]
@@ -118,12 +162,25 @@ fn files_are_below_the_root_and_a_missing_one_is_a_warning() {
     let focus = Focused::new(&fixture.project);
     fixture.repository.write("src/main.rs", "");
     std::os::unix::fs::symlink("/etc/hostname", fixture.project.root().join("out")).unwrap();
-    let files =
-        |files: &[&str]| SetFocus { files: Some(files.iter().map(|file| (*file).to_owned()).collect()), ..task("T") };
-    let warnings = focus.set(&files(&["src/main.rs", "src/none.rs", "out"])).unwrap().now.warnings;
-    assert_eq!(warnings, ["src/none.rs does not exist", "out leads out of the project"]);
+    let files = |files: &[&str]| SetFocus {
+        files: Some(files.iter().map(|file| (*file).to_owned()).collect()),
+        ..task("T")
+    };
+    let warnings = focus
+        .set(&files(&["src/main.rs", "src/none.rs", "out"]))
+        .unwrap()
+        .now
+        .warnings;
+    assert_eq!(
+        warnings,
+        ["src/none.rs does not exist", "out leads out of the project"]
+    );
     for bad in ["/etc/passwd", "../a", "a/../../b", "a\0", ""] {
-        assert_eq!(focus.set(&files(&[bad])).unwrap_err().category.exit_code(), 2, "{bad:?}");
+        assert_eq!(
+            focus.set(&files(&[bad])).unwrap_err().category.exit_code(),
+            2,
+            "{bad:?}"
+        );
     }
     assert_eq!(focus.show().unwrap().unwrap().focus.files.len(), 3);
 }
@@ -132,9 +189,16 @@ fn files_are_below_the_root_and_a_missing_one_is_a_warning() {
 fn what_makes_no_sense_is_refused() {
     let fixture = Fixture::new();
     let focus = Focused::new(&fixture.project);
-    let key = |key: &str| SetFocus { linear_issue: Some(key.into()), ..task("T") };
+    let key = |key: &str| SetFocus {
+        linear_issue: Some(key.into()),
+        ..task("T")
+    };
     for bad in ["sx9-1", "SX9", "SX9-", "9SX-1", "SX9-1x", "SX9-1-2", "-1"] {
-        assert_eq!(focus.set(&key(bad)).unwrap_err().category.exit_code(), 2, "{bad}");
+        assert_eq!(
+            focus.set(&key(bad)).unwrap_err().category.exit_code(),
+            2,
+            "{bad}"
+        );
     }
     for bad in ["a\nb", &"x".repeat(501)] {
         assert_eq!(focus.set(&task(bad)).unwrap_err().category.exit_code(), 2);
@@ -147,12 +211,27 @@ fn what_makes_no_sense_is_refused() {
             "{bad:?}"
         );
     }
-    let phase = |phase: &str| SetFocus { phase: Some(phase.into()), ..task("T") };
-    assert!(focus.set(&phase("nope")).unwrap_err().message.contains("REVIEW"));
-    let feature = |id: &str| SetFocus { feature_id: Some(id.into()), ..task("T") };
+    let phase = |phase: &str| SetFocus {
+        phase: Some(phase.into()),
+        ..task("T")
+    };
+    assert!(
+        focus
+            .set(&phase("nope"))
+            .unwrap_err()
+            .message
+            .contains("REVIEW")
+    );
+    let feature = |id: &str| SetFocus {
+        feature_id: Some(id.into()),
+        ..task("T")
+    };
     let features = "{\"schema_version\": \"1.0\", \"features\": [{\"id\": \"A-001\", \"name\": \"n\", \"status\": \"failing\", \"tests\": [], \"blocked_by\": null}]}";
     fixture.repository.write(crate::layout::FEATURES, features);
-    assert_eq!(focus.set(&feature("A-099")).unwrap_err().code, "E_NOT_FOUND");
+    assert_eq!(
+        focus.set(&feature("A-099")).unwrap_err().code,
+        "E_NOT_FOUND"
+    );
     assert!(focus.set(&phase(&"x".repeat(33))).is_err());
     assert!(!fixture.has(FOCUS));
     assert!(focus.set(&feature("A-001")).is_ok());
@@ -163,25 +242,52 @@ fn what_makes_no_sense_is_refused() {
 fn each_session_has_its_own_focus() {
     let fixture = Fixture::new();
     let focus = Focused::new(&fixture.project);
-    let of = |session: &str, what: &str| SetFocus { session: Some(session.to_owned()), ..task(what) };
+    let of = |session: &str, what: &str| SetFocus {
+        session: Some(session.to_owned()),
+        ..task(what)
+    };
     focus.begin("s-1", &task("One")).unwrap();
     let error = focus.set(&of("s-2", "Two")).unwrap_err();
-    assert_eq!((error.code, error.category.exit_code()), ("E_FOCUS_TAKEN", 5));
+    assert_eq!(
+        (error.code, error.category.exit_code()),
+        ("E_FOCUS_TAKEN", 5)
+    );
     assert!(error.message.contains("s-1"));
     let second = focus.clone().of("s-2").unwrap();
     second.set(&of("s-2", "Two")).unwrap();
-    assert_eq!(second.path(), ".forge/memory/short-term/sessions/s-2/focus.json");
-    assert_eq!(focus.show().unwrap().unwrap().focus.task.as_deref(), Some("One"));
+    assert_eq!(
+        second.path(),
+        ".forge/memory/short-term/sessions/s-2/focus.json"
+    );
+    assert_eq!(
+        focus.show().unwrap().unwrap().focus.task.as_deref(),
+        Some("One")
+    );
 
     // The next session continues the same task.
-    focus.set(&SetFocus { phase: Some("BUILD".into()), ..SetFocus::default() }).unwrap();
+    focus
+        .set(&SetFocus {
+            phase: Some("BUILD".into()),
+            ..SetFocus::default()
+        })
+        .unwrap();
     let started = focus.show().unwrap().unwrap().focus.started_at;
     fixture.at("2025-12-25T12:00:00Z");
     let now = focus.begin("s-3", &task("One")).unwrap().now.focus;
-    assert_eq!((now.session.as_deref(), now.started_at, now.phase), (Some("s-3"), started, Phase::Build));
+    assert_eq!(
+        (now.session.as_deref(), now.started_at, now.phase),
+        (Some("s-3"), started, Phase::Build)
+    );
     let cleared = focus.clear(Some("s-3"), Some("nothing is ready")).unwrap();
-    assert_eq!((cleared.now.focus.task, cleared.now.focus.reason.as_deref()), (None, Some("nothing is ready")));
-    assert!(fixture.text(FOCUS).starts_with("{\n  \"task\": null,\n  \"linear_issue\": null,\n"));
+    assert_eq!(
+        (cleared.now.focus.task, cleared.now.focus.reason.as_deref()),
+        (None, Some("nothing is ready"))
+    );
+    assert!(
+        fixture
+            .text(FOCUS)
+            .starts_with("{\n  \"task\": null,\n  \"linear_issue\": null,\n")
+    );
 }
 
 #[test]
@@ -189,7 +295,10 @@ fn who_has_a_stale_copy_is_told_what_it_is_now() {
     let fixture = Fixture::new();
     let focus = Focused::new(&fixture.project);
     let etag = focus.set(&task("One")).unwrap().now.etag;
-    let two = SetFocus { if_match: Some(etag), ..task("Two") };
+    let two = SetFocus {
+        if_match: Some(etag),
+        ..task("Two")
+    };
     assert!(focus.set(&two).unwrap().changed);
     let error = focus.set(&two).unwrap_err();
     assert_eq!(error.category.exit_code(), 6);
@@ -204,8 +313,18 @@ fn a_damaged_focus_is_loud_and_not_written_over() {
             continue;
         }
         fixture.repository.write(FOCUS, &SAMPLE[..end]);
-        assert_eq!(Focused::new(&fixture.project).show().unwrap_err().code, "E_CORRUPT", "cut at {end}");
-        assert_eq!(Focused::new(&fixture.project).set(&task("One")).unwrap_err().code, "E_CORRUPT");
+        assert_eq!(
+            Focused::new(&fixture.project).show().unwrap_err().code,
+            "E_CORRUPT",
+            "cut at {end}"
+        );
+        assert_eq!(
+            Focused::new(&fixture.project)
+                .set(&task("One"))
+                .unwrap_err()
+                .code,
+            "E_CORRUPT"
+        );
         assert_eq!(fixture.text(FOCUS), SAMPLE[..end]);
     }
 }
@@ -214,9 +333,21 @@ fn a_damaged_focus_is_loud_and_not_written_over() {
 fn keys_are_keys_and_placeholders_are_none() {
     // Every input that takes a key accepts the same ones.
     let all = [crate::issues::is_key, crate::git::message::is_key];
-    for key in ["SX9-123", "A-1", "LOCAL-1", "ABCDEFGHIJ-99999", "A-999999999"] {
-        assert!(all.iter().all(|is_key| is_key(key)) && !crate::issues::is_placeholder(key), "{key}");
-        assert!(crate::checkpoints::Name::asked(&format!("{key}-v1")).is_ok(), "{key}");
+    for key in [
+        "SX9-123",
+        "A-1",
+        "LOCAL-1",
+        "ABCDEFGHIJ-99999",
+        "A-999999999",
+    ] {
+        assert!(
+            all.iter().all(|is_key| is_key(key)) && !crate::issues::is_placeholder(key),
+            "{key}"
+        );
+        assert!(
+            crate::checkpoints::Name::asked(&format!("{key}-v1")).is_ok(),
+            "{key}"
+        );
     }
     for no in [
         "",

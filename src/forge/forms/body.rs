@@ -8,7 +8,11 @@ use super::{FieldType, Form, TITLE, Values};
 pub(super) fn write(form: &Form, values: &Values) -> String {
     let mut text = String::new();
     for field in form.fields.iter().filter(|field| field.name != TITLE) {
-        let given = values.get(&field.name).into_iter().flatten().map(|value| value.trim());
+        let given = values
+            .get(&field.name)
+            .into_iter()
+            .flatten()
+            .map(|value| value.trim());
         let given: Vec<&str> = given.filter(|value| !value.is_empty()).collect();
         if given.is_empty() {
             continue;
@@ -25,12 +29,18 @@ pub(super) fn write(form: &Form, values: &Values) -> String {
 }
 
 fn items(mark: &str, all: &[&str]) -> String {
-    all.iter().map(|one| format!("{mark}{one}")).collect::<Vec<_>>().join("\n")
+    all.iter()
+        .map(|one| format!("{mark}{one}"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Returns a name as a heading: `affected_crates` is `Affected crates`.
 fn heading(name: &str) -> String {
     let words = name.replace(['_', '-'], " ");
     let mut letters = words.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+    letters
+        .next()
+        .map(|first| first.to_uppercase().chain(letters).collect())
+        .unwrap_or_default()
 }

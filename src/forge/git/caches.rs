@@ -1,6 +1,7 @@
 //! Git caches: `commits.log` and `branches.json`.
 //!
-//! They are written at the end of a session, never trusted, and never committed: whoever needs them at another `HEAD` asks git.
+//! They are written at the end of a session, never trusted, and never committed: whoever needs them
+//! at another `HEAD` asks git.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -21,7 +22,8 @@ use helmdeck_git::{split, trailers};
 
 /// Number of commits kept.
 const KEPT: usize = 200;
-/// Maximum number of branches measured one by one, for git versions that cannot measure all at once.
+/// Maximum number of branches measured one by one, for git versions that cannot measure all at
+/// once.
 const MEASURED: usize = 100;
 
 /// A line of `commits.log`.
@@ -66,10 +68,21 @@ impl Commits<'_> {
     /// `E_NOT_A_REPO`; errors of [`helmdeck_git::Git::succeed`].
     pub fn recent(&self) -> Result<Vec<Line>> {
         let git = self.project.git()?;
-        let Some(head) = git.head()? else { return Ok(Vec::new()) };
+        let Some(head) = git.head()? else {
+            return Ok(Vec::new());
+        };
         // On any problem with the cache, ask git instead.
-        let kept = self.project.files().read(layout::COMMITS).ok().flatten().unwrap_or_default();
-        let kept: Option<Vec<Line>> = String::from_utf8_lossy(&kept).lines().map(Line::parse).collect();
+        let kept = self
+            .project
+            .files()
+            .read(layout::COMMITS)
+            .ok()
+            .flatten()
+            .unwrap_or_default();
+        let kept: Option<Vec<Line>> = String::from_utf8_lossy(&kept)
+            .lines()
+            .map(Line::parse)
+            .collect();
         match kept.filter(|lines| lines.last().is_some_and(|line| line.sha == head.short())) {
             Some(lines) => Ok(lines),
             None => lines(git),
@@ -82,31 +95,50 @@ impl Commits<'_> {
     /// `E_NOT_A_REPO`; errors of [`helmdeck_git::Git::succeed`].
     pub fn branches(&self) -> Result<Branches> {
         let git = self.project.git()?;
-        branches(git, self.project.config().git.base.as_deref(), self.project.environment().now().seconds())
+        branches(
+            git,
+            self.project.config().git.base.as_deref(),
+            self.project.environment().now().seconds(),
+        )
     }
 
     /// Rebuilds both caches.
     ///
     /// # Errors
-    /// `E_NOT_A_REPO`; errors of [`helmdeck_git::Git::succeed`]; errors from writing a file, for example if a subject looks
-    /// like it contains a credential.
+    /// `E_NOT_A_REPO`; errors of [`helmdeck_git::Git::succeed`]; errors from writing a file, for
+    /// example if a subject looks like it contains a credential.
     pub fn refresh(&self) -> Result<()> {
         let files = self.project.files();
         let mut text = String::new();
         for line in lines(self.project.git()?)? {
             let or = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-            let Line { time, sha, code_tree, subject, .. } = &line;
-            let _ = writeln!(text, "{time}\t{sha}\t{}\t{}\t{code_tree}\t{subject}", or(&line.key), or(&line.session));
+            let Line {
+                time,
+                sha,
+                code_tree,
+                subject,
+                ..
+            } = &line;
+            let _ = writeln!(
+                text,
+                "{time}\t{sha}\t{}\t{}\t{code_tree}\t{subject}",
+                or(&line.key),
+                or(&line.session)
+            );
         }
         files.write(layout::COMMITS, text.as_bytes())?;
-        let branches = json::print(&self.branches()?).map_err(|error| Error::refused(error.to_string()))?;
+        let branches =
+            json::print(&self.branches()?).map_err(|error| Error::refused(error.to_string()))?;
         files.write(layout::BRANCHES, &branches)
     }
 }
 
 fn lines(git: &Git) -> Result<Vec<Line>> {
     let commits = git.log_with_messages("HEAD", KEPT)?;
-    let oids: Vec<Oid> = commits.iter().map(|(commit, _)| commit.oid.clone()).collect();
+    let oids: Vec<Oid> = commits
+        .iter()
+        .map(|(commit, _)| commit.oid.clone())
+        .collect();
     let trees = git.code_trees(&oids)?;
     let line = |(commit, message): (super::Commit, String)| {
         let parsed = parse(&message);
@@ -114,8 +146,14 @@ fn lines(git: &Git) -> Result<Vec<Line>> {
             time: commit.time.into(),
             sha: commit.oid.short().to_owned(),
             key: parsed.keys().first().map(|key| (*key).to_owned()),
-            session: parsed.sessions().first().map(|session| (*session).to_owned()),
-            code_tree: trees.get(&commit.oid).map_or("-", |tree| &tree[..12]).to_owned(),
+            session: parsed
+                .sessions()
+                .first()
+                .map(|session| (*session).to_owned()),
+            code_tree: trees
+                .get(&commit.oid)
+                .map_or("-", |tree| &tree[..12])
+                .to_owned(),
             subject: collapse_whitespace(&commit.subject),
         }
     };
@@ -125,23 +163,30 @@ fn lines(git: &Git) -> Result<Vec<Line>> {
 fn branches(git: &Git, base: Option<&str>, now: Time) -> Result<Branches> {
     let base = git.base(base)?;
     let found = git.branches()?;
-    let tips: String = found.iter().map(|branch| format!("{}\n", branch.oid)).collect();
+    let tips: String = found
+        .iter()
+        .map(|branch| format!("{}\n", branch.oid))
+        .collect();
     let tips = git.objects(&tips)?;
     let merged = merged(git, base.as_ref().map(|(_, oid)| oid))?;
     let counts = counts(git, base.as_ref().map(|(_, oid)| oid), &found)?;
-    let branches = found.into_iter().zip(tips).zip(counts).map(|((branch, tip), counts)| BranchState {
-        key: keys(&branch.name).first().map(|key| (*key).to_owned()),
-        session: tip.and_then(|tip| session(&tip.bytes)),
-        merged: merged.contains(&branch.name),
-        name: branch.name,
-        sha: branch.oid.to_string(),
-        upstream: branch.upstream,
-        ahead: counts.map(|(ahead, _)| ahead),
-        behind: counts.map(|(_, behind)| behind),
-        last_commit_at: branch.time.into(),
-        worktree: branch.worktree,
-        other: Members::default(),
-    });
+    let branches = found
+        .into_iter()
+        .zip(tips)
+        .zip(counts)
+        .map(|((branch, tip), counts)| BranchState {
+            key: keys(&branch.name).first().map(|key| (*key).to_owned()),
+            session: tip.and_then(|tip| session(&tip.bytes)),
+            merged: merged.contains(&branch.name),
+            name: branch.name,
+            sha: branch.oid.to_string(),
+            upstream: branch.upstream,
+            ahead: counts.map(|(ahead, _)| ahead),
+            behind: counts.map(|(_, behind)| behind),
+            last_commit_at: branch.time.into(),
+            worktree: branch.worktree,
+            other: Members::default(),
+        });
     Ok(Branches {
         generated_at: now,
         head: git.head()?.map(String::from),
@@ -156,20 +201,40 @@ fn session(commit: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(commit);
     let (_, message) = text.split_once("\n\n")?;
     let (_, body) = split(message);
-    let mut sessions = trailers(&body, TRAILERS).into_iter().filter(|(name, _)| name == "Forge-Session");
+    let mut sessions = trailers(&body, TRAILERS)
+        .into_iter()
+        .filter(|(name, _)| name == "Forge-Session");
     sessions.find_map(|(_, value)| Some(value).filter(|value| is_session(value)))
 }
 
 fn merged(git: &Git, base: Option<&Oid>) -> Result<HashSet<String>> {
-    let Some(base) = base else { return Ok(HashSet::new()) };
+    let Some(base) = base else {
+        return Ok(HashSet::new());
+    };
     let merged = format!("--merged={base}");
-    let output = git.succeed(&["for-each-ref", "--format=%(refname)", &merged, "refs/heads/"], &Run::default())?;
+    let output = git.succeed(
+        &[
+            "for-each-ref",
+            "--format=%(refname)",
+            &merged,
+            "refs/heads/",
+        ],
+        &Run::default(),
+    )?;
     let text = String::from_utf8_lossy(&output.stdout);
-    Ok(text.lines().filter_map(|line| line.strip_prefix("refs/heads/")).map(ToOwned::to_owned).collect())
+    Ok(text
+        .lines()
+        .filter_map(|line| line.strip_prefix("refs/heads/"))
+        .map(ToOwned::to_owned)
+        .collect())
 }
 
 /// Returns how far each branch is ahead of and behind its upstream, or else the base.
-fn counts(git: &Git, base: Option<&Oid>, branches: &[super::Branch]) -> Result<Vec<Option<(u64, u64)>>> {
+fn counts(
+    git: &Git,
+    base: Option<&Oid>,
+    branches: &[super::Branch],
+) -> Result<Vec<Option<(u64, u64)>>> {
     let base_field = base.map_or_else(String::new, |base| format!("%(ahead-behind:{base})"));
     let format = format!("--format=%(upstream:track,nobracket)%00{base_field}");
     let output = git.run(&["for-each-ref", &format, "refs/heads/"], &Run::default())?;
@@ -187,7 +252,9 @@ fn counts(git: &Git, base: Option<&Oid>, branches: &[super::Branch]) -> Result<V
         let (track, base) = line.split_once('\0')?;
         match &branch.upstream {
             Some(_) if track != "gone" => Some(tracked(track)),
-            _ => base.split_once(' ').and_then(|(ahead, behind)| Some((ahead.parse().ok()?, behind.parse().ok()?))),
+            _ => base
+                .split_once(' ')
+                .and_then(|(ahead, behind)| Some((ahead.parse().ok()?, behind.parse().ok()?))),
         }
     });
     let mut counts: Vec<_> = counts.collect();
@@ -197,8 +264,11 @@ fn counts(git: &Git, base: Option<&Oid>, branches: &[super::Branch]) -> Result<V
 
 /// Parses `ahead 1, behind 2`.
 fn tracked(text: &str) -> (u64, u64) {
-    let count =
-        |name: &str| text.split(", ").find_map(|part| part.strip_prefix(name)?.trim().parse().ok()).unwrap_or_default();
+    let count = |name: &str| {
+        text.split(", ")
+            .find_map(|part| part.strip_prefix(name)?.trim().parse().ok())
+            .unwrap_or_default()
+    };
     (count("ahead"), count("behind"))
 }
 
@@ -207,7 +277,11 @@ fn measure(git: &Git, base: Option<&Oid>, branch: &super::Branch) -> Result<Opti
         Some(upstream) => git.resolve(upstream)?,
         None => None,
     };
-    Ok(upstream.as_ref().or(base).map(|against| git.ahead_behind(&branch.oid, against)).transpose()?)
+    Ok(upstream
+        .as_ref()
+        .or(base)
+        .map(|against| git.ahead_behind(&branch.oid, against))
+        .transpose()?)
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 use crate::config::{Config, TrackerKind};
 
 /// Words that close an issue when a commit or pull request with them is merged.
-const WORDS: [&str; 9] = ["close", "closes", "closed", "fix", "fixes", "fixed", "resolve", "resolves", "resolved"];
+const WORDS: [&str; 9] = [
+    "close", "closes", "closed", "fix", "fixes", "fixed", "resolve", "resolves", "resolved",
+];
 /// Prefix of keys without a setting.
 const PREFIX: &str = "GH";
 
@@ -20,16 +22,27 @@ impl Closing {
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let is_github = config.tracker.kind == TrackerKind::Github;
-        let prefix = config.github.prefix.clone().unwrap_or_else(|| PREFIX.to_owned());
+        let prefix = config
+            .github
+            .prefix
+            .clone()
+            .unwrap_or_else(|| PREFIX.to_owned());
         let repository = config.github.repository.clone().unwrap_or_default();
-        Self { prefix: is_github.then_some(prefix), repository }
+        Self {
+            prefix: is_github.then_some(prefix),
+            repository,
+        }
     }
 
     /// Returns the keys of the issues that a text closes: `GH-12`.
     #[must_use]
     pub fn keys(&self, text: &str) -> Vec<String> {
-        let Some(prefix) = &self.prefix else { return Vec::new() };
-        numbers(text, &self.repository).map(|number| format!("{prefix}-{number}")).collect()
+        let Some(prefix) = &self.prefix else {
+            return Vec::new();
+        };
+        numbers(text, &self.repository)
+            .map(|number| format!("{prefix}-{number}"))
+            .collect()
     }
 
     /// Says whether a text closes an issue.
@@ -38,7 +51,8 @@ impl Closing {
         self.prefix.is_some() && self.keys(text).iter().any(|one| one == key)
     }
 
-    /// Returns what a commit writes after `Closes:` to close an issue: `#12`, or the key in another tracker.
+    /// Returns what a commit writes after `Closes:` to close an issue: `#12`, or the key in another
+    /// tracker.
     ///
     /// `None` for an issue that the tracker does not have.
     #[must_use]
@@ -59,8 +73,15 @@ pub fn numbers<'a>(text: &'a str, repository: &'a str) -> impl Iterator<Item = u
         WORDS.iter().any(|one| one.eq_ignore_ascii_case(word))
     };
     let words: Vec<&str> = text.split_whitespace().collect();
-    let pairs: Vec<(&str, &str)> = words.iter().copied().zip(words.iter().copied().skip(1)).collect();
-    pairs.into_iter().filter(move |(word, _)| is_word(word)).filter_map(move |(_, target)| number(target, repository))
+    let pairs: Vec<(&str, &str)> = words
+        .iter()
+        .copied()
+        .zip(words.iter().copied().skip(1))
+        .collect();
+    pairs
+        .into_iter()
+        .filter(move |(word, _)| is_word(word))
+        .filter_map(move |(_, target)| number(target, repository))
 }
 
 fn number(target: &str, repository: &str) -> Option<u64> {
@@ -69,7 +90,9 @@ fn number(target: &str, repository: &str) -> Option<u64> {
         let (name, number) = rest.split_once("/issues/")?;
         name.eq_ignore_ascii_case(repository).then_some(number)
     });
-    let short = target.split_once('#').filter(|(name, _)| name.is_empty() || name.eq_ignore_ascii_case(repository));
+    let short = target
+        .split_once('#')
+        .filter(|(name, _)| name.is_empty() || name.eq_ignore_ascii_case(repository));
     let number = issue.or_else(|| short.map(|(_, number)| number))?;
     number.parse().ok().filter(|number| *number > 0)
 }
@@ -85,18 +108,42 @@ mod tests {
             ("fixes: #3, RESOLVED acme/app#4", vec![3, 4]),
             ("(Fix #7)", vec![7]),
             ("Close https://github.com/acme/app/issues/9", vec![9]),
-            ("see #12; closes the door; closes other/app#5; fixes #0 #x", vec![]),
+            (
+                "see #12; closes the door; closes other/app#5; fixes #0 #x",
+                vec![],
+            ),
         ] {
-            assert_eq!(numbers(text, "acme/app").collect::<Vec<_>>(), expected, "{text}");
+            assert_eq!(
+                numbers(text, "acme/app").collect::<Vec<_>>(),
+                expected,
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn references_are_those_of_the_tracker() {
-        let github = Config::parse("[tracker]\nkind = \"github\"\n[github]\nrepository = \"acme/app\"\n").unwrap();
+        let github =
+            Config::parse("[tracker]\nkind = \"github\"\n[github]\nrepository = \"acme/app\"\n")
+                .unwrap();
         let (github, linear) = (Closing::of(&github), Closing::of(&Config::default()));
-        assert_eq!((github.reference("GH-12").as_deref(), github.reference("LOCAL-1")), (Some("#12"), None));
-        assert_eq!((linear.reference("SX9-1").as_deref(), linear.reference("LOCAL-1")), (Some("SX9-1"), None));
-        assert_eq!((github.keys("Fixes #12"), linear.keys("Fixes #12")), (vec!["GH-12".to_owned()], Vec::new()));
+        assert_eq!(
+            (
+                github.reference("GH-12").as_deref(),
+                github.reference("LOCAL-1")
+            ),
+            (Some("#12"), None)
+        );
+        assert_eq!(
+            (
+                linear.reference("SX9-1").as_deref(),
+                linear.reference("LOCAL-1")
+            ),
+            (Some("SX9-1"), None)
+        );
+        assert_eq!(
+            (github.keys("Fixes #12"), linear.keys("Fixes #12")),
+            (vec!["GH-12".to_owned()], Vec::new())
+        );
     }
 }

@@ -65,7 +65,8 @@ pub struct NewCommit {
     pub paths: Vec<String>,
     /// Whether the commit closes its issue in the tracker when it is merged: `Closes: #12`.
     pub closes: bool,
-    /// Parent state: the last good checkpoint, or else the first parent, unless the caller names another.
+    /// Parent state: the last good checkpoint, or else the first parent, unless the caller names
+    /// another.
     pub parent: Option<String>,
 }
 
@@ -108,8 +109,13 @@ impl Commits<'_> {
     /// `E_NOT_A_REPO`; errors from reading the checkpoints.
     pub fn origin(&self, session: &str, session_id: &str) -> Result<Origin> {
         let checkpoint = Checkpoints::new(self.project).newest_valid()?;
-        let checkpoint = checkpoint.and_then(|found| Some((found.tag, Oid::parse(&found.commit?)?)));
-        Ok(Origin { session: session.to_owned(), session_id: session_id.to_owned(), checkpoint })
+        let checkpoint =
+            checkpoint.and_then(|found| Some((found.tag, Oid::parse(&found.commit?)?)));
+        Ok(Origin {
+            session: session.to_owned(),
+            session_id: session_id.to_owned(),
+            checkpoint,
+        })
     }
 }
 
@@ -127,10 +133,10 @@ impl Commits<'_> {
     /// Hooks run and commits are signed as in the user's git. If it refuses, nothing is staged.
     ///
     /// # Errors
-    /// `E_PAUSED`; `E_OPERATION` during a merge, a rebase and the like; `E_COMMIT_MESSAGE` (refused) if
-    /// the message breaks a rule; `E_PARENT` (refused) if the parent is no ancestor; `E_SECRET`;
-    /// `E_CORRUPT` if a file of the memory is damaged; `E_NOTHING_STAGED`; `E_STALE` if files changed
-    /// meanwhile; `E_GIT` with the error of git or of a hook.
+    /// `E_PAUSED`; `E_OPERATION` during a merge, a rebase and the like; `E_COMMIT_MESSAGE`
+    /// (refused) if the message breaks a rule; `E_PARENT` (refused) if the parent is no ancestor;
+    /// `E_SECRET`; `E_CORRUPT` if a file of the memory is damaged; `E_NOTHING_STAGED`; `E_STALE` if
+    /// files changed meanwhile; `E_GIT` with the error of git or of a hook.
     pub fn create(&self, new: &NewCommit, origin: &Origin) -> Result<Committed> {
         self.project.check_not_paused()?;
         let git = self.project.git()?;
@@ -145,7 +151,9 @@ impl Commits<'_> {
         note_learned(&mut message.memory, staged.learned);
         let text = message.to_string();
         check_rules(&text)?;
-        self.project.files().check_secrets("the message of the commit", text.as_bytes())?;
+        self.project
+            .files()
+            .check_secrets("the message of the commit", text.as_bytes())?;
 
         let folder = private(git)?;
         self.stage(git, &new.paths, None)?;
@@ -155,10 +163,18 @@ impl Commits<'_> {
             return Err(Error::new(Category::Stale, "E_STALE", message)
                 .hint("what was named is staged; look at it, and commit again"));
         }
-        let mut run = Run::writing().stdin(text.as_str()).timeout(COMMIT_TIME).with_hooks();
+        let mut run = Run::writing()
+            .stdin(text.as_str())
+            .timeout(COMMIT_TIME)
+            .with_hooks();
         run.environment = git.identity()?;
-        git.succeed(&["commit", "--quiet", "--file=-", "--cleanup=whitespace"], &run)?;
-        let oid = git.head()?.ok_or_else(|| Error::not_found("the commit that was just made is not there"))?;
+        git.succeed(
+            &["commit", "--quiet", "--file=-", "--cleanup=whitespace"],
+            &run,
+        )?;
+        let oid = git
+            .head()?
+            .ok_or_else(|| Error::not_found("the commit that was just made is not there"))?;
         let made = git.code_tree(&oid)?;
         Ok(Committed {
             changed_by_hook: made != code_tree,
@@ -178,10 +194,14 @@ impl Commits<'_> {
             return Ok(None);
         }
         let key = new.key.as_deref().unwrap_or("the session");
-        let reference = Closing::of(self.project.config()).reference(key).ok_or_else(|| {
-            Error::refused(format!("no tracker has {key}: a commit cannot close it there"))
+        let reference = Closing::of(self.project.config())
+            .reference(key)
+            .ok_or_else(|| {
+                Error::refused(format!(
+                    "no tracker has {key}: a commit cannot close it there"
+                ))
                 .next("helmdeck forge tracker sync")
-        })?;
+            })?;
         Ok(Some(("Closes".to_owned(), reference)))
     }
 
@@ -195,7 +215,9 @@ impl Commits<'_> {
         let parent = (none.clone(), "no commit before".to_owned(), None);
         let text = message(new, origin, &parent, &none, &[]).to_string();
         check_rules(&text)?;
-        self.project.files().check_secrets("the message of the commit", text.as_bytes())
+        self.project
+            .files()
+            .check_secrets("the message of the commit", text.as_bytes())
     }
 
     /// Stages in a copy of the index, and checks the result.
@@ -210,11 +232,18 @@ impl Commits<'_> {
             None => git.empty_tree()?,
         };
         if !self.check_staged(git, &against, &index, folder.path())? {
-            return Err(Error::new(Category::Failed, "E_NOTHING_STAGED", "there is nothing to commit")
-                .hint("name the paths to be committed, or stage them with git add"));
+            return Err(Error::new(
+                Category::Failed,
+                "E_NOTHING_STAGED",
+                "there is nothing to commit",
+            )
+            .hint("name the paths to be committed, or stage them with git add"));
         }
         let tree = git.write_tree(&index)?;
-        let (old, new) = (head.map(|head| git.document_at(head)), git.document_at(&tree));
+        let (old, new) = (
+            head.map(|head| git.document_at(head)),
+            git.document_at(&tree),
+        );
         let features = match (old.transpose(), new) {
             (Ok(old), Ok(new)) => changed_features(old.flatten().as_ref(), new.as_ref()),
             // Features of a damaged file do not count as removed.
@@ -222,28 +251,50 @@ impl Commits<'_> {
         };
         let old = head.and_then(|head| git.document_at(head).ok().flatten());
         let learned = new_entries(old.as_ref(), git.document_at(&tree).ok().flatten().as_ref());
-        Ok(Staged { code_tree: git.code_tree(&tree)?, tree, features, learned })
+        Ok(Staged {
+            code_tree: git.code_tree(&tree)?,
+            tree,
+            features,
+            learned,
+        })
     }
 
-    /// Checks what an index has and a tree does not: it holds no secret and no damaged file of the memory. Returns whether
-    /// it has changes.
+    /// Checks what an index has and a tree does not: it holds no secret and no damaged file of the
+    /// memory. Returns whether it has changes.
     fn check_staged(&self, git: &Git, against: &str, index: &Path, folder: &Path) -> Result<bool> {
         let run = Run::default().variable("GIT_INDEX_FILE", index);
         if !self.look_for_secrets(git, against, &run, folder)? {
             return Ok(false);
         }
-        let args =
-            ["diff", "--cached", "--name-status", "-z", "--no-ext-diff", "--no-renames", "--no-relative", against];
+        let args = [
+            "diff",
+            "--cached",
+            "--name-status",
+            "-z",
+            "--no-ext-diff",
+            "--no-renames",
+            "--no-relative",
+            against,
+        ];
         let listed = git.succeed(&args, &run)?.stdout;
         let listed = String::from_utf8_lossy(&listed).into_owned();
         let fields: Vec<&str> = listed.split('\0').collect();
-        let changed: Vec<(&str, String)> =
-            fields.chunks_exact(2).map(|field| (field[0], field[1].to_owned())).collect();
+        let changed: Vec<(&str, String)> = fields
+            .chunks_exact(2)
+            .map(|field| (field[0], field[1].to_owned()))
+            .collect();
         let names: Vec<String> = changed.iter().map(|(_, name)| name.clone()).collect();
         repair::check_whole(self.project, git, &names)?;
-        // File names are visible in a commit too, so scan them for secrets. The error does not repeat them.
-        let new: Vec<String> = changed.into_iter().filter(|(status, _)| *status == "A").map(|(_, name)| name).collect();
-        self.project.files().check_secrets("the names of new files", new.join("\n").as_bytes())?;
+        // File names are visible in a commit too, so scan them for secrets. The error does not
+        // repeat them.
+        let new: Vec<String> = changed
+            .into_iter()
+            .filter(|(status, _)| *status == "A")
+            .map(|(_, name)| name)
+            .collect();
+        self.project
+            .files()
+            .check_secrets("the names of new files", new.join("\n").as_bytes())?;
         Ok(true)
     }
 
@@ -260,24 +311,45 @@ impl Commits<'_> {
         if paths.is_empty() {
             return Ok(());
         }
-        let list: Vec<u8> = paths.iter().flat_map(|path| [path.as_bytes(), b"\0"].concat()).collect();
+        let list: Vec<u8> = paths
+            .iter()
+            .flat_map(|path| [path.as_bytes(), b"\0"].concat())
+            .collect();
         let mut run = Run::writing().stdin(list).timeout(COMMIT_TIME);
         if let Some(index) = index {
             run = run.variable("GIT_INDEX_FILE", index);
         }
-        let args = ["--literal-pathspecs", "add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul"];
+        let args = [
+            "--literal-pathspecs",
+            "add",
+            "--all",
+            "--pathspec-from-file=-",
+            "--pathspec-file-nul",
+        ];
         let output = git.run(&args, &run)?;
         if output.ok() {
             return Ok(());
         }
         let error = Error::from(complaint(&args, &output));
         let absent = output.stderr.contains("did not match any files");
-        Err(if absent { Error { category: Category::NotFound, ..error } } else { error })
+        Err(if absent {
+            Error {
+                category: Category::NotFound,
+                ..error
+            }
+        } else {
+            error
+        })
     }
 
     /// Returns a project path relative to the root of the work tree, as git names it.
     pub(super) fn below_root(&self, git: &Git, path: &str) -> String {
-        let folder = self.project.root().strip_prefix(git.root()).ok().and_then(Path::to_str);
+        let folder = self
+            .project
+            .root()
+            .strip_prefix(git.root())
+            .ok()
+            .and_then(Path::to_str);
         match folder.filter(|folder| !folder.is_empty()) {
             Some(folder) => format!("{folder}/{path}"),
             None => path.to_owned(),
@@ -287,7 +359,9 @@ impl Commits<'_> {
 
 /// Creates a temporary folder that is deleted on drop.
 fn private(git: &Git) -> Result<tempfile::TempDir> {
-    let folder = tempfile::Builder::new().prefix("forge-commit-").tempdir_in(git.git_dir());
+    let folder = tempfile::Builder::new()
+        .prefix("forge-commit-")
+        .tempdir_in(git.git_dir());
     folder.map_err(|error| Error::io("cannot write in", git.git_dir(), &error))
 }
 
@@ -313,15 +387,26 @@ fn check_text(new: &NewCommit) -> Result<()> {
     let refuse = |message: String| Err(Error::new(Category::Refused, "E_COMMIT_MESSAGE", message));
     match &new.key {
         None if !new.session_commit => {
-            return refuse("a commit needs the key of its issue; only the session's own has none".to_owned());
+            return refuse(
+                "a commit needs the key of its issue; only the session's own has none".to_owned(),
+            );
         }
-        Some(key) if !is_key(key) => return refuse(format!("{key:?} is no key of an issue; wanted is SX9-123")),
+        Some(key) if !is_key(key) => {
+            return refuse(format!("{key:?} is no key of an issue; wanted is SX9-123"));
+        }
         _ => {}
     }
-    let texts = [&new.subject, &new.why].into_iter().chain(&new.what).chain(&new.learned).chain(&new.invariants);
+    let texts = [&new.subject, &new.why]
+        .into_iter()
+        .chain(&new.what)
+        .chain(&new.learned)
+        .chain(&new.invariants);
     for text in texts {
         if text.trim().is_empty() {
-            return refuse("subject, why, and each line of what, learned and invariants must say something".to_owned());
+            return refuse(
+                "subject, why, and each line of what, learned and invariants must say something"
+                    .to_owned(),
+            );
         }
         if let Some(found) = placeholder(text) {
             return refuse(format!("{found:?} is to be replaced"));
@@ -334,9 +419,15 @@ fn check_text(new: &NewCommit) -> Result<()> {
 }
 
 fn check_rules(text: &str) -> Result<()> {
-    match lint(text).into_iter().find(|finding| finding.severity == Severity::Error) {
+    match lint(text)
+        .into_iter()
+        .find(|finding| finding.severity == Severity::Error)
+    {
         Some(finding) => {
-            let message = format!("the message breaks the rule {}: {}", finding.rule, finding.message);
+            let message = format!(
+                "the message breaks the rule {}: {}",
+                finding.rule, finding.message
+            );
             Err(Error::new(Category::Refused, "E_COMMIT_MESSAGE", message))
         }
         None => Ok(()),
@@ -344,19 +435,34 @@ fn check_rules(text: &str) -> Result<()> {
 }
 
 /// Returns the parent state of a commit, its remark, and the checkpoint if it is one.
-fn parent(git: &Git, head: Option<&Oid>, new: &NewCommit, origin: &Origin) -> Result<(String, String, Option<String>)> {
+fn parent(
+    git: &Git,
+    head: Option<&Oid>,
+    new: &NewCommit,
+    origin: &Origin,
+) -> Result<(String, String, Option<String>)> {
     let refuse = |what: &str| {
         let message = format!("{what} is no ancestor of what is checked out");
-        Err(Error::new(Category::Refused, "E_PARENT", message).hint("a commit goes on from a state that it contains"))
+        Err(Error::new(Category::Refused, "E_PARENT", message)
+            .hint("a commit goes on from a state that it contains"))
     };
     let Some(head) = head else {
         return match &new.parent {
             Some(name) => refuse(name),
-            None => Ok(("0".repeat(2 * git.hash_bytes()?), "no commit before".to_owned(), None)),
+            None => Ok((
+                "0".repeat(2 * git.hash_bytes()?),
+                "no commit before".to_owned(),
+                None,
+            )),
         };
     };
-    let checkpoint =
-        |oid: &Oid| origin.checkpoint.as_ref().filter(|(_, commit)| commit == oid).map(|(tag, _)| tag.clone());
+    let checkpoint = |oid: &Oid| {
+        origin
+            .checkpoint
+            .as_ref()
+            .filter(|(_, commit)| commit == oid)
+            .map(|(tag, _)| tag.clone())
+    };
     let (oid, otherwise) = match (&new.parent, &origin.checkpoint) {
         (Some(name), _) => match git.resolve(name)? {
             Some(oid) => (oid, "as given"),
@@ -383,11 +489,16 @@ fn message(
 ) -> Message {
     let mut memory: Vec<Note> = new.learned.iter().cloned().map(Note::Learned).collect();
     if !features.is_empty() {
-        let each = features.iter().map(|feature| match feature.status.as_str() {
-            "removed" => format!("{} removed", feature.id),
-            status => format!("{} now {status}", feature.id),
-        });
-        memory.push(Note::Updated(format!("features.json ({})", each.collect::<Vec<_>>().join(", "))));
+        let each = features
+            .iter()
+            .map(|feature| match feature.status.as_str() {
+                "removed" => format!("{} removed", feature.id),
+                status => format!("{} now {status}", feature.id),
+            });
+        memory.push(Note::Updated(format!(
+            "features.json ({})",
+            each.collect::<Vec<_>>().join(", ")
+        )));
     }
     memory.extend(new.invariants.iter().cloned().map(Note::Invariant));
     if memory.is_empty() {
@@ -422,7 +533,10 @@ fn message(
 
 /// Returns a subject without its final period. Several periods stay, because they have a meaning.
 fn without_period(subject: &str) -> &str {
-    subject.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(subject)
+    subject
+        .strip_suffix('.')
+        .filter(|rest| !rest.ends_with('.'))
+        .unwrap_or(subject)
 }
 
 /// Adds the new lessons to the memory notes, unless the notes name them already.
@@ -434,8 +548,15 @@ fn note_learned(memory: &mut Vec<Note>, learned: Vec<String>) {
             _ => None,
         })
         .collect();
-    let at = memory.iter().take_while(|note| matches!(note, Note::Learned(_))).count();
-    let new: Vec<Note> = learned.into_iter().filter(|text| !said.contains(text)).map(Note::Learned).collect();
+    let at = memory
+        .iter()
+        .take_while(|note| matches!(note, Note::Learned(_)))
+        .count();
+    let new: Vec<Note> = learned
+        .into_iter()
+        .filter(|text| !said.contains(text))
+        .map(Note::Learned)
+        .collect();
     if !new.is_empty() {
         memory.retain(|note| *note != Note::None);
         memory.splice(at.min(memory.len())..at.min(memory.len()), new);

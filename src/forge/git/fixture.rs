@@ -38,8 +38,13 @@ impl Repository {
         for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com")] {
             self.run(&["config", name, value]);
         }
-        self.write(".forge/.gitignore", ".local/\ngit/commits.log\ngit/branches.json\n");
-        Project::open(self.path(), ProjectEnvironment::default()).unwrap().unwrap()
+        self.write(
+            ".forge/.gitignore",
+            ".local/\ngit/commits.log\ngit/branches.json\n",
+        );
+        Project::open(self.path(), ProjectEnvironment::default())
+            .unwrap()
+            .unwrap()
     }
 
     /// Returns a copy of all its files.
@@ -54,12 +59,20 @@ impl Repository {
 
     /// Returns git for a folder, with an identity.
     pub(crate) fn git_at(path: &Path) -> Git {
-        IDENTITY.iter().fold(Self::bare_git_at(path), |git, (name, value)| git.variable(*name, value))
+        IDENTITY
+            .iter()
+            .fold(Self::bare_git_at(path), |git, (name, value)| {
+                git.variable(*name, value)
+            })
     }
 
     /// Returns git for a folder, without an identity.
     pub(crate) fn bare_git_at(path: &Path) -> Git {
-        SETTINGS.iter().fold(Git::find(path).unwrap().unwrap(), |git, (name, value)| git.variable(*name, value))
+        SETTINGS
+            .iter()
+            .fold(Git::find(path).unwrap().unwrap(), |git, (name, value)| {
+                git.variable(*name, value)
+            })
     }
 }
 

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::Run;
 use super::commits::{Commits, Origin};
 use super::message::{
-    Backtrace, Finding, Message, NONE, Note, Scope, Trailers, is_comment, lint, parse, strip_comments,
+    Backtrace, Finding, Message, NONE, Note, Scope, Trailers, is_comment, lint, parse,
+    strip_comments,
 };
 use crate::error::{Category, Error, Result};
 use crate::layout::FORGE;
@@ -59,12 +60,16 @@ impl Hook {
         }
     }
 
-    /// Returns the hook script. It does nothing without a memory, or if the program is not installed.
+    /// Returns the hook script. It does nothing without a memory, or if the program is not
+    /// installed.
     ///
     /// `memory` is the folder of the memory below the root of the work tree, where git runs hooks.
     fn script(self, program: &str, memory: &str) -> String {
         let (name, program) = (self.name(), quoted(program));
-        let project = match memory.strip_suffix(FORGE).and_then(|folder| folder.strip_suffix('/')) {
+        let project = match memory
+            .strip_suffix(FORGE)
+            .and_then(|folder| folder.strip_suffix('/'))
+        {
             Some(folder) => format!("--project {} ", quoted(folder)),
             None => String::new(),
         };
@@ -72,7 +77,11 @@ impl Hook {
             Self::PreCommit => "\"${GIT_INDEX_FILE:-}\"",
             Self::CommitMsg | Self::PrepareCommitMsg => "\"$@\"",
         };
-        let memory = if project.is_empty() { memory.to_owned() } else { quoted(memory) };
+        let memory = if project.is_empty() {
+            memory.to_owned()
+        } else {
+            quoted(memory)
+        };
         format!(
             "#!/bin/sh\n{MARK} 1: {name}\nset -u\nbefore=\"$(dirname \"$0\")/{name}.before-forge\"\n\
              if [ -x \"$before\" ]; then\n    \"$before\" \"$@\" || exit $?\nfi\n\
@@ -84,8 +93,11 @@ impl Hook {
 
 /// Says whether git generated a message: a revert, or a commit for `rebase --autosquash`.
 fn is_of_git(text: &str) -> bool {
-    let taken_back = |start: &str| text.starts_with(start) && text.contains("\nThis reverts commit ");
-    ["fixup! ", "squash! ", "amend! "].iter().any(|start| text.starts_with(start))
+    let taken_back =
+        |start: &str| text.starts_with(start) && text.contains("\nThis reverts commit ");
+    ["fixup! ", "squash! ", "amend! "]
+        .iter()
+        .any(|start| text.starts_with(start))
         || ["Revert \"", "Reapply \""].into_iter().any(taken_back)
 }
 
@@ -100,8 +112,8 @@ impl Commits<'_> {
     /// An existing hook stays, runs first, and may refuse.
     ///
     /// # Errors
-    /// `E_NOT_A_REPO`; `E_REFUSED` if the hooks folder is outside the repository, where other repositories
-    /// use it too; `E_IO`.
+    /// `E_NOT_A_REPO`; `E_REFUSED` if the hooks folder is outside the repository, where other
+    /// repositories use it too; `E_IO`.
     pub fn install_hook(&self, hook: Hook, program: &str) -> Result<Installed> {
         self.project.check_not_paused()?;
         let (path, before) = self.hook_paths(hook)?;
@@ -109,15 +121,24 @@ impl Commits<'_> {
         let there = read(&path)?;
         let keeps = |before: &Path| Some(before.to_owned()).filter(|before| before.exists());
         if there.as_deref() == Some(script.as_bytes()) {
-            return Ok(Installed { hook, before: keeps(&before), path, changed: false });
+            return Ok(Installed {
+                hook,
+                before: keeps(&before),
+                path,
+                changed: false,
+            });
         }
         if there.as_deref().is_some_and(|text| !is_ours(text)) {
             if before.exists() {
-                let message =
-                    format!("{} and {} are both there, and neither is ours", path.display(), before.display());
+                let message = format!(
+                    "{} and {} are both there, and neither is ours",
+                    path.display(),
+                    before.display()
+                );
                 return Err(Error::refused(message).hint("keep one of them"));
             }
-            fs::rename(&path, &before).map_err(|error| Error::io("cannot rename", &path, &error))?;
+            fs::rename(&path, &before)
+                .map_err(|error| Error::io("cannot rename", &path, &error))?;
         }
         let written = write(&path, &script);
         if written.is_err() && before.exists() && !path.exists() {
@@ -125,7 +146,12 @@ impl Commits<'_> {
             let _ = fs::rename(&before, &path);
         }
         written?;
-        Ok(Installed { hook, before: keeps(&before), path, changed: true })
+        Ok(Installed {
+            hook,
+            before: keeps(&before),
+            path,
+            changed: true,
+        })
     }
 
     /// Removes a hook, and restores the earlier one. A hook that is not ours stays.
@@ -137,26 +163,44 @@ impl Commits<'_> {
         let (path, before) = self.hook_paths(hook)?;
         let ours = read(&path)?.is_some_and(|text| is_ours(&text));
         if ours {
-            let done = if before.exists() { fs::rename(&before, &path) } else { fs::remove_file(&path) };
+            let done = if before.exists() {
+                fs::rename(&before, &path)
+            } else {
+                fs::remove_file(&path)
+            };
             done.map_err(|error| Error::io("cannot change", &path, &error))?;
         }
-        Ok(Installed { hook, path, before: None, changed: ours })
+        Ok(Installed {
+            hook,
+            path,
+            before: None,
+            changed: ours,
+        })
     }
 
     /// Checks a message for the hook `commit-msg`. Comments for the editor are ignored.
     ///
-    /// Messages that git generates are not checked: those of merges, reverts, and fixup or squash commits.
+    /// Messages that git generates are not checked: those of merges, reverts, and fixup or squash
+    /// commits.
     #[must_use]
     pub fn check_message(&self, text: &str) -> Vec<Finding> {
         let text = strip_comments(text);
-        let merges = || self.project.git().is_ok_and(|git| git.git_dir().join("MERGE_HEAD").exists());
-        if is_of_git(&text) || merges() { Vec::new() } else { lint(&text) }
+        let merges = || {
+            self.project
+                .git()
+                .is_ok_and(|git| git.git_dir().join("MERGE_HEAD").exists())
+        };
+        if is_of_git(&text) || merges() {
+            Vec::new()
+        } else {
+            lint(&text)
+        }
     }
 
     /// Fills in a message for the hook `prepare-commit-msg`, before it is edited.
     ///
-    /// It adds the backtrace; `None` if the message does not change. `source` is git's second argument
-    /// (`message`, `merge`, `squash`, …).
+    /// It adds the backtrace; `None` if the message does not change. `source` is git's second
+    /// argument (`message`, `merge`, `squash`, …).
     ///
     /// # Errors
     /// `E_NOT_A_REPO`; errors from git.
@@ -171,7 +215,11 @@ impl Commits<'_> {
         if matches!(source, Some("merge" | "squash" | "commit")) {
             return Ok(None);
         }
-        let shown: usize = text.split_inclusive('\n').take_while(|line| !is_comment(line)).map(str::len).sum();
+        let shown: usize = text
+            .split_inclusive('\n')
+            .take_while(|line| !is_comment(line))
+            .map(str::len)
+            .sum();
         let (said, comments) = text.split_at(shown);
         let parsed = parse(said);
         if is_of_git(said) || parsed.messages.iter().any(Message::is_ours) {
@@ -211,20 +259,32 @@ impl Commits<'_> {
 
     fn hook_paths(&self, hook: Hook) -> Result<(PathBuf, PathBuf)> {
         let git = self.project.git()?;
-        let folder = git.succeed(&["rev-parse", "--git-path", "hooks"], &Run::default().with_hooks())?.text();
+        let folder = git
+            .succeed(
+                &["rev-parse", "--git-path", "hooks"],
+                &Run::default().with_hooks(),
+            )?
+            .text();
         let folder = git.root().join(folder);
         if !folder.starts_with(git.root()) && !folder.starts_with(git.common_dir()) {
-            let message = format!("hooks lie in {}, outside of this repository (core.hooksPath)", folder.display());
-            return Err(
-                Error::refused(message).hint("add the hook there by hand, or set core.hooksPath for this repository")
+            let message = format!(
+                "hooks lie in {}, outside of this repository (core.hooksPath)",
+                folder.display()
             );
+            return Err(Error::refused(message)
+                .hint("add the hook there by hand, or set core.hooksPath for this repository"));
         }
-        Ok((folder.join(hook.name()), folder.join(format!("{}.before-forge", hook.name()))))
+        Ok((
+            folder.join(hook.name()),
+            folder.join(format!("{}.before-forge", hook.name())),
+        ))
     }
 }
 
 fn is_ours(text: &[u8]) -> bool {
-    text.split(|byte| *byte == b'\n').nth(1).is_some_and(|line| line.starts_with(MARK.as_bytes()))
+    text.split(|byte| *byte == b'\n')
+        .nth(1)
+        .is_some_and(|line| line.starts_with(MARK.as_bytes()))
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>> {
@@ -237,13 +297,22 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>> {
 
 fn write(path: &Path, script: &str) -> Result<()> {
     let failed = |error: std::io::Error| Error::io("cannot write", path, &error);
-    let folder = path.parent().ok_or_else(|| Error::new(Category::Failed, "E_IO", "hooks have no folder"))?;
+    let folder = path
+        .parent()
+        .ok_or_else(|| Error::new(Category::Failed, "E_IO", "hooks have no folder"))?;
     fs::create_dir_all(folder).map_err(failed)?;
-    let mut file = tempfile::Builder::new().prefix(".forge-hook-").tempfile_in(folder).map_err(failed)?;
+    let mut file = tempfile::Builder::new()
+        .prefix(".forge-hook-")
+        .tempfile_in(folder)
+        .map_err(failed)?;
     std::io::Write::write_all(&mut file, script.as_bytes()).map_err(failed)?;
-    file.as_file().set_permissions(fs::Permissions::from_mode(0o755)).map_err(failed)?;
+    file.as_file()
+        .set_permissions(fs::Permissions::from_mode(0o755))
+        .map_err(failed)?;
     file.as_file().sync_all().map_err(failed)?;
-    file.persist(path).map(drop).map_err(|error| failed(error.error))
+    file.persist(path)
+        .map(drop)
+        .map_err(|error| failed(error.error))
 }
 
 #[cfg(test)]

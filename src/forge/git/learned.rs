@@ -16,7 +16,10 @@ const LONGEST: usize = 500;
 /// Returns the first text of each new entry, in one line. A side that is absent has no entries.
 pub(super) fn new_entries(old: Option<&KnowledgeFile>, new: Option<&KnowledgeFile>) -> Vec<String> {
     let Some(new) = new else { return Vec::new() };
-    let known: HashSet<_> = old.iter().flat_map(|file| file.entries().map(|entry| entry.id())).collect();
+    let known: HashSet<_> = old
+        .iter()
+        .flat_map(|file| file.entries().map(|entry| entry.id()))
+        .collect();
     let mut all: Vec<String> = new
         .entries()
         .filter(|entry| !known.contains(&entry.id()))
@@ -34,7 +37,10 @@ pub(super) fn new_entries(old: Option<&KnowledgeFile>, new: Option<&KnowledgeFil
 
 /// Returns a text as one line, cut to its length.
 pub(super) fn one_line(text: &str) -> String {
-    text::collapse_whitespace(text).chars().take(LONGEST).collect()
+    text::collapse_whitespace(text)
+        .chars()
+        .take(LONGEST)
+        .collect()
 }
 
 #[cfg(test)]
@@ -42,8 +48,11 @@ mod tests {
     use super::*;
 
     fn file(contexts: &[&str], invariants: &[&str]) -> KnowledgeFile {
-        let entry =
-            |context: &&str| format!(r#"{{"context":"{context}","approach":"a","learned_at":"2025-12-24T10:00:00Z"}}"#);
+        let entry = |context: &&str| {
+            format!(
+                r#"{{"context":"{context}","approach":"a","learned_at":"2025-12-24T10:00:00Z"}}"#
+            )
+        };
         let quoted = |text: &&str| format!("{text:?}");
         let text = format!(
             r#"{{"schema_version":"1.0","patterns":{{"successful":[{}],"failed":[]}},"invariants":[{}]}}"#,
@@ -55,13 +64,25 @@ mod tests {
 
     #[test]
     fn only_what_is_new_is_told() {
-        let (old, new) = (file(&["one"], &["kept"]), file(&["one", "two  words", "[key insight]"], &["kept", "held"]));
+        let (old, new) = (
+            file(&["one"], &["kept"]),
+            file(&["one", "two  words", "[key insight]"], &["kept", "held"]),
+        );
         assert_eq!(new_entries(Some(&old), Some(&new)), ["two words", "held"]);
         assert_eq!(new_entries(Some(&new), Some(&old)), Vec::<String>::new());
         assert_eq!(new_entries(None, Some(&old)), ["one", "kept"]);
         assert_eq!(new_entries(Some(&old), None).len(), 0);
         let names: Vec<String> = (0..25).map(|number| format!("n{number}")).collect();
-        let many = new_entries(None, Some(&file(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[])));
-        assert_eq!((many.len(), many[20].as_str()), (21, "5 more entries of the knowledge"));
+        let many = new_entries(
+            None,
+            Some(&file(
+                &names.iter().map(String::as_str).collect::<Vec<_>>(),
+                &[],
+            )),
+        );
+        assert_eq!(
+            (many.len(), many[20].as_str()),
+            (21, "5 more entries of the knowledge")
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The commit message format: what was done and why, what was learned, and the parent state (RFC-9060,
-//! Commit Protocol).
+//! The commit message format: what was done and why, what was learned, and the parent state
+//! (RFC-9060, Commit Protocol).
 //!
 //! ```text
 //! [SX9-123] Brief description
@@ -22,8 +22,8 @@
 //! Forge-Linear: SX9-123
 //! ```
 //!
-//! git treats the headings as comments, and an editor may drop them. The trailers therefore repeat the
-//! same facts, and a message without headings can still be parsed.
+//! git treats the headings as comments, and an editor may drop them. The trailers therefore repeat
+//! the same facts, and a message without headings can still be parsed.
 
 mod lint;
 mod parse;
@@ -169,22 +169,32 @@ impl Message {
             Scope::Key(key) => Some(key.as_str()),
             Scope::Session | Scope::None => None,
         };
-        let said = [self.trailers.linear.as_deref(), self.backtrace.linear.as_deref()];
+        let said = [
+            self.trailers.linear.as_deref(),
+            self.backtrace.linear.as_deref(),
+        ];
         subject.or_else(|| said.into_iter().flatten().find(|key| is_key(key)))
     }
 
     /// Returns the session that made the commit.
     #[must_use]
     pub fn session(&self) -> Option<&str> {
-        let said = [self.trailers.session.as_deref(), self.backtrace.session.as_deref()];
-        said.into_iter().flatten().find(|session| is_session(session))
+        let said = [
+            self.trailers.session.as_deref(),
+            self.backtrace.session.as_deref(),
+        ];
+        said.into_iter()
+            .flatten()
+            .find(|session| is_session(session))
     }
 
     /// Says whether any part follows the format, so that a person did not just write it freely.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         let session = self.backtrace.session.is_some() || self.trailers.session.is_some();
-        session || (self.scope != Scope::None && (self.backtrace.parent.is_some() || !self.memory.is_empty()))
+        session
+            || (self.scope != Scope::None
+                && (self.backtrace.parent.is_some() || !self.memory.is_empty()))
     }
 }
 

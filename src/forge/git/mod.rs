@@ -1,4 +1,5 @@
-//! The commit protocol of a project: message format, hooks, caches of the history, and rescue commits.
+//! The commit protocol of a project: message format, hooks, caches of the history, and rescue
+//! commits.
 //!
 //! `helmdeck_git` runs git.
 
@@ -18,8 +19,8 @@ pub use caches::Line;
 pub use commits::{Commits, Committed, NewCommit, Origin};
 pub use helmdeck_forge_documents::branches::{BranchState, Branches};
 pub use helmdeck_git::{
-    BINARY_LINES, Branch, Change, Commit, Created, Merged, Oid, Operation, Output, Person, Run, Stages, State, Status,
-    StatusEntry, Tag, Updated, Worktree,
+    BINARY_LINES, Branch, Change, Commit, Created, Merged, Oid, Operation, Output, Person, Run,
+    Stages, State, Status, StatusEntry, Tag, Updated, Worktree,
 };
 pub use hooks::{Hook, Installed};
 pub use repository::Git;

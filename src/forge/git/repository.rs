@@ -31,7 +31,10 @@ impl Deref for Git {
 
     fn deref(&self) -> &helmdeck_git::Git {
         #[cfg(test)]
-        assert!(!crate::files::holds_local(), "git is used under the lock of a work tree, for which others wait");
+        assert!(
+            !crate::files::holds_local(),
+            "git is used under the lock of a work tree, for which others wait"
+        );
         &self.0
     }
 }
@@ -40,17 +43,23 @@ impl Git {
     /// Finds the repository around a folder. Without one, git is not started.
     ///
     /// # Errors
-    /// `E_BARE_REPO` (refused) if it has no work tree; `E_NO_GIT` if git is not installed; `E_GIT` if
-    /// git cannot read it.
+    /// `E_BARE_REPO` (refused) if it has no work tree; `E_NO_GIT` if git is not installed; `E_GIT`
+    /// if git cannot read it.
     pub fn find(start: &Path) -> Result<Option<Self>> {
         let found = helmdeck_git::Git::find(start).map_err(|error| match error.code {
-            "E_BARE_REPO" => {
-                Error::from(error).hint("a bare repository holds no memory: use one with a work tree, from within it")
-            }
+            "E_BARE_REPO" => Error::from(error).hint(
+                "a bare repository holds no memory: use one with a work tree, from within it",
+            ),
             _ => error.into(),
         })?;
         let agent = ("forge-agent", "forge-agent@localhost");
-        Ok(found.map(|git| Self(git.excluding(FORGE).trailers_anywhere(TRAILERS).agent(agent.0, agent.1))))
+        Ok(found.map(|git| {
+            Self(
+                git.excluding(FORGE)
+                    .trailers_anywhere(TRAILERS)
+                    .agent(agent.0, agent.1),
+            )
+        }))
     }
 
     /// Sets a variable for every run of git, in addition to those of the process.
@@ -102,7 +111,8 @@ impl Git {
         self.0.common_dir()
     }
 
-    /// Returns the folder of the memory, below the root of the work tree. Its files do not count as code.
+    /// Returns the folder of the memory, below the root of the work tree. Its files do not count as
+    /// code.
     #[must_use]
     pub fn memory(&self) -> &str {
         self.0.excluded()
@@ -117,26 +127,39 @@ impl Git {
         format!("{}{rest}", self.memory())
     }
 
-    /// Returns a document of the long-term memory as a commit or a tree has it. `None` if it has none.
+    /// Returns a document of the long-term memory as a commit or a tree has it. `None` if it has
+    /// none.
     ///
     /// A damaged entry is left out: it is reported where its file is read.
     ///
     /// # Errors
     /// The errors of running git; `Corrupt` if the document of an older project is damaged.
     pub fn document_at<D: Document>(&self, tree: &Oid) -> Result<Option<D>> {
-        let Some(entries) = D::ENTRIES else { return Ok(None) };
+        let Some(entries) = D::ENTRIES else {
+            return Ok(None);
+        };
         let whole = self.file_at(tree, &self.in_memory(D::PATH))?;
         let whole = whole
             .map(|bytes| decode::<D>(&bytes).map(|(document, _)| document))
             .transpose()
-            .map_err(|_| Error::new(Category::Corrupt, "E_CORRUPT", format!("{} of {tree} cannot be read", D::PATH)))?;
+            .map_err(|_| {
+                Error::new(
+                    Category::Corrupt,
+                    "E_CORRUPT",
+                    format!("{} of {tree} cannot be read", D::PATH),
+                )
+            })?;
         let folder = format!("{}/", self.in_memory(entries.folder));
-        let listed = self.succeed(&["ls-tree", "-z", "--full-tree", tree.as_str(), "--", &folder], &Run::default())?;
+        let listed = self.succeed(
+            &["ls-tree", "-z", "--full-tree", tree.as_str(), "--", &folder],
+            &Run::default(),
+        )?;
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
         // Each is "mode type id<tab>path".
         let files = listed.split('\0').filter_map(|line| {
             let (about, file) = line.split_once('\t')?;
-            let is_one = file.rsplit('/').next().is_some_and(EntryFile::is_one) && about.contains(" blob ");
+            let is_one =
+                file.rsplit('/').next().is_some_and(EntryFile::is_one) && about.contains(" blob ");
             is_one.then(|| Some((file.to_owned(), about.split(' ').nth(2)?.to_owned())))?
         });
         let (files, names): (Vec<String>, Vec<String>) = files.unzip();
@@ -145,7 +168,11 @@ impl Git {
         }
         let objects = self.objects(&names.join("\n"))?;
         let read = |(path, object): (_, Option<helmdeck_git::Object>)| {
-            Some(EntryFile { path, bytes: object?.bytes, modified: Time::UNKNOWN })
+            Some(EntryFile {
+                path,
+                bytes: object?.bytes,
+                modified: Time::UNKNOWN,
+            })
         };
         let files: Vec<EntryFile> = files.into_iter().zip(objects).filter_map(read).collect();
         Ok(Some((entries.join)(&files, whole).document))
@@ -157,7 +184,10 @@ impl Git {
     /// The errors of running git.
     pub fn ignores_memory(&self) -> Result<bool> {
         let run = Run::default().stdin(format!("{}\0", self.memory()));
-        Ok(!self.run(&["check-ignore", "-z", "--stdin"], &run)?.stdout.is_empty())
+        Ok(!self
+            .run(&["check-ignore", "-z", "--stdin"], &run)?
+            .stdout
+            .is_empty())
     }
 
     /// Says whether a path below the root of the work tree is in the memory.
@@ -167,21 +197,26 @@ impl Git {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
     }
 
-    /// Makes a path below the root of the work tree relative to the project; `None` if it is outside.
+    /// Makes a path below the root of the work tree relative to the project; `None` if it is
+    /// outside.
     #[must_use]
     pub fn in_project<'a>(&self, path: &'a str) -> Option<&'a str> {
         let folder = self.memory().strip_suffix(FORGE).unwrap_or_default();
         path.strip_prefix(folder)
     }
 
-    /// Returns the path of a project's file below the root: `a` is `sub/a` in a project below `sub`.
+    /// Returns the path of a project's file below the root: `a` is `sub/a` in a project below
+    /// `sub`.
     #[must_use]
     pub fn of_project(&self, path: &str) -> String {
-        format!("{}{path}", self.memory().strip_suffix(FORGE).unwrap_or_default())
+        format!(
+            "{}{path}",
+            self.memory().strip_suffix(FORGE).unwrap_or_default()
+        )
     }
 
-    /// Returns the number of work commits in a range that touch the project, without those that only save a session's
-    /// memory.
+    /// Returns the number of work commits in a range that touch the project, without those that
+    /// only save a session's memory.
     ///
     /// # Errors
     /// As [`helmdeck_git::Git::count`].
@@ -203,13 +238,20 @@ impl Git {
         ];
         let args = [&args[..], &self.below_scope()].concat();
         let output = self.read(&args)?;
-        output.text().parse().map_err(|_| helmdeck_git::complaint(&args, &output).into())
+        output
+            .text()
+            .parse()
+            .map_err(|_| helmdeck_git::complaint(&args, &output).into())
     }
 
-    /// Returns the path that limits a list of commits to the scope; none if that is the whole repository.
+    /// Returns the path that limits a list of commits to the scope; none if that is the whole
+    /// repository.
     pub(crate) fn below_scope(&self) -> Vec<&str> {
         // git leaves out empty commits if there is a path.
-        Some(self.scope()).filter(|scope| !scope.is_empty()).into_iter().collect()
+        Some(self.scope())
+            .filter(|scope| !scope.is_empty())
+            .into_iter()
+            .collect()
     }
 
     /// Says whether two commits merge, as [`helmdeck_git::Git::try_merge`] does.
@@ -220,10 +262,13 @@ impl Git {
     /// As [`helmdeck_git::Git::run`].
     pub fn merges(&self, ours: &Oid, theirs: &Oid) -> Result<Merged> {
         let merged = self.try_merge(ours, theirs)?;
-        let is_document =
-            |path: &Vec<u8>| self.is_memory(path) && (path.ends_with(b".json") || path.ends_with(b".jsonl"));
+        let is_document = |path: &Vec<u8>| {
+            self.is_memory(path) && (path.ends_with(b".json") || path.ends_with(b".jsonl"))
+        };
         Ok(match &merged {
-            Merged::WithConflicts(paths) if paths.iter().all(is_document) && self.setting(DRIVER)?.is_some() => {
+            Merged::WithConflicts(paths)
+                if paths.iter().all(is_document) && self.setting(DRIVER)?.is_some() =>
+            {
                 Merged::Cleanly
             }
             _ => merged,
@@ -243,7 +288,10 @@ impl Git {
     /// # Errors
     /// `E_GIT` if the index cannot be written.
     pub fn mark_resolved(&self, path: &str) -> Result<()> {
-        Ok(helmdeck_git::Git::mark_resolved(self, &self.in_memory(path))?)
+        Ok(helmdeck_git::Git::mark_resolved(
+            self,
+            &self.in_memory(path),
+        )?)
     }
 
     /// Says whether merges are possible here, but the merge driver of the memory is not set up.
@@ -256,24 +304,39 @@ impl Git {
         if self.setting(DRIVER)?.is_some() {
             return Ok(false);
         }
-        let attributes = std::fs::read(self.root().join(self.in_memory(ATTRIBUTES))).unwrap_or_default();
-        let wanted = attributes.windows(NAME.len()).any(|window| window == NAME.as_bytes());
+        let attributes =
+            std::fs::read(self.root().join(self.in_memory(ATTRIBUTES))).unwrap_or_default();
+        let wanted = attributes
+            .windows(NAME.len())
+            .any(|window| window == NAME.as_bytes());
         // With one branch and no other clone there is nothing to merge.
-        let args = ["for-each-ref", "--count=2", "--format=%(refname)", "refs/heads/", "refs/remotes/"];
+        let args = [
+            "for-each-ref",
+            "--count=2",
+            "--format=%(refname)",
+            "refs/heads/",
+            "refs/remotes/",
+        ];
         Ok(wanted && self.read(&args)?.text().lines().count() > 1)
     }
 
-    /// Returns the command that fetches the checkpoint tags and, in a shallow clone, the missing history.
+    /// Returns the command that fetches the checkpoint tags and, in a shallow clone, the missing
+    /// history.
     ///
     /// Without a remote it is the command that creates a new checkpoint.
     ///
     /// # Errors
     /// As [`helmdeck_git::Git::succeed`].
     pub fn fetch_checkpoints(&self) -> Result<String> {
-        let plain = |name: &String| name.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
+        let plain = |name: &String| {
+            name.chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
+        };
         Ok(match self.default_remote()?.filter(plain) {
             Some(remote) if self.is_shallow() => format!("git fetch --unshallow --tags {remote}"),
-            Some(remote) => format!("git fetch {remote} 'refs/tags/checkpoint/*:refs/tags/checkpoint/*'"),
+            Some(remote) => {
+                format!("git fetch {remote} 'refs/tags/checkpoint/*:refs/tags/checkpoint/*'")
+            }
             None => "helmdeck forge checkpoint create".to_owned(),
         })
     }
@@ -310,15 +373,27 @@ mod tests {
         use std::os::unix::ffi::OsStrExt as _;
 
         let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap().join(std::ffi::OsStr::from_bytes(b"r\xff\xfe"));
+        let root = folder
+            .path()
+            .canonicalize()
+            .unwrap()
+            .join(std::ffi::OsStr::from_bytes(b"r\xff\xfe"));
         std::fs::create_dir_all(root.join(".forge")).unwrap();
         run_at(&root, &["init", "--quiet", "--initial-branch=main"]);
-        let project = crate::Project::open(&root, crate::ProjectEnvironment::default()).unwrap().unwrap();
-        crate::progress::Progress::new(&project).log("Done").unwrap();
+        let project = crate::Project::open(&root, crate::ProjectEnvironment::default())
+            .unwrap()
+            .unwrap();
+        crate::progress::Progress::new(&project)
+            .log("Done")
+            .unwrap();
         assert!(project.git().unwrap().status().unwrap().untracked().count() > 0);
         crate::events::emit(&project, crate::Subject::Learning, 1);
         assert_eq!(
-            crate::events::Events::new(&project).replay(&crate::events::Replay::default()).unwrap().events.len(),
+            crate::events::Events::new(&project)
+                .replay(&crate::events::Replay::default())
+                .unwrap()
+                .events
+                .len(),
             1
         );
     }

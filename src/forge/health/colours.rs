@@ -12,24 +12,34 @@ pub const MEMORY_COLOURS: [(&str, &str); 5] = [
 /// Returns the folder colours as custom properties of CSS: `--long-term: #4CAF50`.
 #[must_use]
 pub fn colours_css() -> String {
-    let lines: Vec<String> = MEMORY_COLOURS.iter().map(|(name, colour)| format!("  --{name}: {colour};\n")).collect();
+    let lines: Vec<String> = MEMORY_COLOURS
+        .iter()
+        .map(|(name, colour)| format!("  --{name}: {colour};\n"))
+        .collect();
     format!(":root {{\n{}}}\n", lines.concat())
 }
 
 /// Returns the folder colours as a JSON object.
 #[must_use]
 pub fn colours_json() -> String {
-    let lines: Vec<String> =
-        MEMORY_COLOURS.iter().map(|(name, colour)| format!("  \"{name}\": \"{colour}\"")).collect();
+    let lines: Vec<String> = MEMORY_COLOURS
+        .iter()
+        .map(|(name, colour)| format!("  \"{name}\": \"{colour}\""))
+        .collect();
     format!("{{\n{}\n}}\n", lines.join(",\n"))
 }
 
 /// Returns the folder colours as a constant of TypeScript.
 #[must_use]
 pub fn colours_ts() -> String {
-    let lines: Vec<String> =
-        MEMORY_COLOURS.iter().map(|(name, colour)| format!("  \"{name}\": \"{colour}\",\n")).collect();
-    format!("export const MEMORY_COLORS = {{\n{}}} as const;\n", lines.concat())
+    let lines: Vec<String> = MEMORY_COLOURS
+        .iter()
+        .map(|(name, colour)| format!("  \"{name}\": \"{colour}\",\n"))
+        .collect();
+    format!(
+        "export const MEMORY_COLORS = {{\n{}}} as const;\n",
+        lines.concat()
+    )
 }
 
 #[cfg(test)]
@@ -47,7 +57,10 @@ mod tests {
 
     #[test]
     fn colours_are_those_of_the_rfc() {
-        assert_eq!(quoted(include_str!("../fixtures/colours.ts")), MEMORY_COLOURS);
+        assert_eq!(
+            quoted(include_str!("../fixtures/colours.ts")),
+            MEMORY_COLOURS
+        );
     }
 
     #[test]
@@ -58,7 +71,12 @@ mod tests {
         assert_eq!(quoted(&json), rfc);
         let read: std::collections::BTreeMap<String, String> = serde_json::from_str(&json).unwrap();
         assert_eq!(read.len(), rfc.len());
-        let lines = css.lines().filter_map(|line| line.trim().strip_prefix("--")?.strip_suffix(';')?.split_once(": "));
+        let lines = css.lines().filter_map(|line| {
+            line.trim()
+                .strip_prefix("--")?
+                .strip_suffix(';')?
+                .split_once(": ")
+        });
         assert_eq!(lines.collect::<Vec<_>>(), rfc);
     }
 }

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use crate::time::Time;
 
 /// Effect of a reason on the colour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// No effect: for information.
@@ -34,13 +36,27 @@ pub struct Reason {
 
 impl Reason {
     /// Makes a reason.
-    pub(super) fn new(severity: Severity, code: Code, detail: impl Into<String>, since: Option<Time>) -> Self {
-        Self { code, severity, detail: detail.into(), since, next: code.next().to_owned() }
+    pub(super) fn new(
+        severity: Severity,
+        code: Code,
+        detail: impl Into<String>,
+        since: Option<Time>,
+    ) -> Self {
+        Self {
+            code,
+            severity,
+            detail: detail.into(),
+            since,
+            next: code.next().to_owned(),
+        }
     }
 
     /// Sets the next command, if it depends on the finding.
     pub(super) fn run(self, next: impl Into<String>) -> Self {
-        Self { next: next.into(), ..self }
+        Self {
+            next: next.into(),
+            ..self
+        }
     }
 }
 
@@ -169,10 +185,19 @@ mod tests {
             assert!(words.insert(code.as_str()), "{}", code.as_str());
             let next = code.next();
             assert!(
-                next.starts_with("helmdeck forge ") || matches!(next, "git status" | "helmdeck --version"),
+                next.starts_with("helmdeck forge ")
+                    || matches!(next, "git status" | "helmdeck --version"),
                 "{next}"
             );
-            for never in ["--force", "reset", "clean", "rm ", " -D", "stash", "checkout --"] {
+            for never in [
+                "--force",
+                "reset",
+                "clean",
+                "rm ",
+                " -D",
+                "stash",
+                "checkout --",
+            ] {
                 assert!(!next.contains(never), "{next}");
             }
         }

@@ -1,6 +1,7 @@
 //! History of the colours, and events about their changes.
 //!
-//! Nothing watches all the time: each measurement is recorded, and the recorded ring is enough to continue from.
+//! Nothing watches all the time: each measurement is recorded, and the recorded ring is enough to
+//! continue from.
 
 use jiff::SignedDuration;
 use schemars::JsonSchema;
@@ -77,30 +78,53 @@ struct Step {
 
 /// Decides what to add to the ring, announce and drop.
 ///
-/// Colours that have been stable for less than 30 s are kept but not announced, so flickering is never
-/// announced. The first measurement is not a change.
+/// Colours that have been stable for less than 30 s are kept but not announced, so flickering is
+/// never announced. The first measurement is not a change.
 fn step(ring: &[HealthSample], colours: Colours, now: Time) -> Step {
     let passed = |since: Time| now.0.duration_since(since.0);
     let last = ring.last();
     let changed = last.is_none_or(|last| last.colours != colours);
-    let since = ring.iter().rev().take_while(|entry| entry.colours == colours).last().map_or(now, |entry| entry.at);
-    let told = ring.iter().rev().find(|entry| entry.told).map(|entry| entry.colours);
-    let change = told.filter(|told| *told != colours && passed(since) >= DEBOUNCE).map(|from| Change {
-        from,
-        to: colours,
-        since,
-    });
+    let since = ring
+        .iter()
+        .rev()
+        .take_while(|entry| entry.colours == colours)
+        .last()
+        .map_or(now, |entry| entry.at);
+    let told = ring
+        .iter()
+        .rev()
+        .find(|entry| entry.told)
+        .map(|entry| entry.colours);
+    let change = told
+        .filter(|told| *told != colours && passed(since) >= DEBOUNCE)
+        .map(|from| Change {
+            from,
+            to: colours,
+            since,
+        });
     let due = last.is_none_or(|last| passed(last.at) >= HOUR);
     let entry = (changed || due || change.is_some()).then(|| HealthSample {
         at: now,
         colours,
         told: change.is_some() || told.is_none_or(|told| told == colours),
     });
-    let old = ring.iter().take_while(|entry| passed(entry.at) > KEPT).count();
+    let old = ring
+        .iter()
+        .take_while(|entry| passed(entry.at) > KEPT)
+        .count();
     // Keep the last announced entry.
-    let kept = ring.iter().rposition(|entry| entry.told).filter(|_| !entry.is_some_and(|entry| entry.told));
-    let drop = old.max((ring.len() + 1).saturating_sub(MOST)).min(kept.unwrap_or(ring.len()));
-    Step { entry, change, drop: if entry.is_some() { drop } else { 0 } }
+    let kept = ring
+        .iter()
+        .rposition(|entry| entry.told)
+        .filter(|_| !entry.is_some_and(|entry| entry.told));
+    let drop = old
+        .max((ring.len() + 1).saturating_sub(MOST))
+        .min(kept.unwrap_or(ring.len()));
+    Step {
+        entry,
+        change,
+        drop: if entry.is_some() { drop } else { 0 },
+    }
 }
 
 /// Returns the recorded colours, oldest first. Unreadable lines are skipped.
@@ -124,16 +148,32 @@ pub fn record(project: &Project, health: &Health) -> Result<Option<Change>> {
     let guard = files.lock()?;
     let bytes = files.read(layout::HEALTH)?.unwrap_or_default();
     let ring = parse(&bytes);
-    let Step { entry, change, drop } = step(&ring, health.colours(), health.measured_at);
+    let Step {
+        entry,
+        change,
+        drop,
+    } = step(&ring, health.colours(), health.measured_at);
     if let Some(entry) = entry {
         if drop == 0 {
             files.append(layout::HEALTH, &line(&entry)?)?;
         } else {
-            if bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count() > ring.len() {
+            if bytes
+                .split(|byte| *byte == b'\n')
+                .filter(|line| !line.is_empty())
+                .count()
+                > ring.len()
+            {
                 files.quarantine(layout::HEALTH, &bytes)?;
             }
-            let lines = ring.iter().skip(drop).chain([&entry]).map(|entry| Ok(line(entry)? + "\n"));
-            files.write(layout::HEALTH, lines.collect::<Result<String>>()?.as_bytes())?;
+            let lines = ring
+                .iter()
+                .skip(drop)
+                .chain([&entry])
+                .map(|entry| Ok(line(entry)? + "\n"));
+            files.write(
+                layout::HEALTH,
+                lines.collect::<Result<String>>()?.as_bytes(),
+            )?;
         }
     }
     std::mem::drop(guard);
@@ -144,12 +184,20 @@ pub fn record(project: &Project, health: &Health) -> Result<Option<Change>> {
 }
 
 fn line(entry: &HealthSample) -> Result<String> {
-    serde_json::to_string(entry)
-        .map_err(|error| crate::Error::new(crate::Category::Failed, "E_JSON", format!("the health as JSON: {error}")))
+    serde_json::to_string(entry).map_err(|error| {
+        crate::Error::new(
+            crate::Category::Failed,
+            "E_JSON",
+            format!("the health as JSON: {error}"),
+        )
+    })
 }
 
 fn parse(bytes: &[u8]) -> Vec<HealthSample> {
-    bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    bytes
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect()
 }
 
 #[cfg(test)]
@@ -174,7 +222,8 @@ mod tests {
     const G: Colour = Colour::Green;
     const R: Colour = Colour::Red;
 
-    /// Replays measurements; returns the seconds at which entries were written and changes announced.
+    /// Replays measurements; returns the seconds at which entries were written and changes
+    /// announced.
     fn play(measured: &[(i64, Colour)]) -> (Vec<i64>, Vec<(i64, Colour, i64)>) {
         let (mut ring, mut written, mut told) = (Vec::new(), Vec::new(), Vec::new());
         for (second, colour) in measured {
@@ -203,7 +252,15 @@ mod tests {
 
     #[test]
     fn what_flickers_is_kept_and_not_told() {
-        let (written, told) = play(&[(0, G), (10, R), (20, G), (30, R), (50, R), (55, G), (500, G)]);
+        let (written, told) = play(&[
+            (0, G),
+            (10, R),
+            (20, G),
+            (30, R),
+            (50, R),
+            (55, G),
+            (500, G),
+        ]);
         assert_eq!((written, told), (vec![0, 10, 20, 30, 55], vec![]));
     }
 
@@ -216,17 +273,43 @@ mod tests {
     #[test]
     fn old_entries_go_and_what_others_know_of_stays() {
         let day = 24 * 60 * 60;
-        let entry = |second, colour, told| HealthSample { at: at(second), colours: all(colour), told };
+        let entry = |second, colour, told| HealthSample {
+            at: at(second),
+            colours: all(colour),
+            told,
+        };
         let ring = [entry(0, G, true), entry(day, R, false)];
         let done = step(&ring, all(R), at(100 * day));
-        assert_eq!((done.drop, done.change.map(|change| change.from)), (2, Some(all(G))), "told now, so both may go");
+        assert_eq!(
+            (done.drop, done.change.map(|change| change.from)),
+            (2, Some(all(G))),
+            "told now, so both may go"
+        );
         let done = step(&ring, all(Colour::Yellow), at(100 * day));
-        assert_eq!((done.drop, done.change), (0, None), "green is what others know of");
-        let ring = [entry(0, R, false), entry(1, G, true), entry(90 * day, G, true)];
-        assert_eq!(step(&ring, all(G), at(90 * day)).drop, 0, "nothing is written");
-        assert_eq!(step(&ring, all(R), at(90 * day)).drop, 0, "90 days are not more than 90 days");
+        assert_eq!(
+            (done.drop, done.change),
+            (0, None),
+            "green is what others know of"
+        );
+        let ring = [
+            entry(0, R, false),
+            entry(1, G, true),
+            entry(90 * day, G, true),
+        ];
+        assert_eq!(
+            step(&ring, all(G), at(90 * day)).drop,
+            0,
+            "nothing is written"
+        );
+        assert_eq!(
+            step(&ring, all(R), at(90 * day)).drop,
+            0,
+            "90 days are not more than 90 days"
+        );
         assert_eq!(step(&ring, all(R), at(90 * day + 1)).drop, 1);
-        let many: Vec<HealthSample> = (0..20_000).map(|n| entry(n, if n % 2 == 0 { G } else { R }, true)).collect();
+        let many: Vec<HealthSample> = (0..20_000)
+            .map(|n| entry(n, if n % 2 == 0 { G } else { R }, true))
+            .collect();
         assert_eq!(step(&many, all(G), at(20_000)).drop, 1);
     }
 
@@ -238,7 +321,11 @@ mod tests {
 
     #[test]
     fn a_line_is_read_again_and_a_torn_one_left_out() {
-        let entry = HealthSample { at: at(0), colours: all(G), told: true };
+        let entry = HealthSample {
+            at: at(0),
+            colours: all(G),
+            told: true,
+        };
         let text = format!("{}\n{{\"at\":\"20", line(&entry).unwrap());
         assert_eq!(parse(text.as_bytes()), [entry]);
     }

@@ -20,18 +20,47 @@ const COMMITS: u64 = 10;
 /// Judges all five components.
 #[must_use]
 pub fn judge(inputs: Inputs, config: &HealthConfig, now: Time) -> Health {
-    let long_term = component(long_term(&inputs.long_term, now), inputs.long_term, now, false);
+    let long_term = component(
+        long_term(&inputs.long_term, now),
+        inputs.long_term,
+        now,
+        false,
+    );
     let grey = inputs.short_term.not_begun;
-    let short_term = component(short_term(&inputs.short_term, config, now), inputs.short_term, now, grey);
+    let short_term = component(
+        short_term(&inputs.short_term, config, now),
+        inputs.short_term,
+        now,
+        grey,
+    );
     let grey = inputs.features.total == 0;
-    let features = component(features(&inputs.features, config), inputs.features, now, grey);
+    let features = component(
+        features(&inputs.features, config),
+        inputs.features,
+        now,
+        grey,
+    );
     let grey = inputs.git.disabled;
     let git = component(git(&inputs.git, config), inputs.git, now, grey);
     let grey = inputs.linear.off || inputs.linear.no_git;
     let linear = component(linear(&inputs.linear), inputs.linear, now, grey);
-    let colours = [long_term.colour, short_term.colour, features.colour, git.colour, linear.colour];
+    let colours = [
+        long_term.colour,
+        short_term.colour,
+        features.colour,
+        git.colour,
+        linear.colour,
+    ];
     let overall = Colour::worst(colours);
-    Health { overall, measured_at: now, long_term, short_term, features, git, linear }
+    Health {
+        overall,
+        measured_at: now,
+        long_term,
+        short_term,
+        features,
+        git,
+        linear,
+    }
 }
 
 /// Builds a component. The worst reason sets its colour.
@@ -46,7 +75,12 @@ fn component<I>(mut reasons: Vec<Reason>, inputs: I, now: Time, grey: bool) -> C
         _ if grey => Colour::Grey,
         _ => Colour::Green,
     };
-    Component { colour, reasons, measured_at: now, inputs }
+    Component {
+        colour,
+        reasons,
+        measured_at: now,
+        inputs,
+    }
 }
 
 fn info(code: Code, detail: impl Into<String>) -> Reason {
@@ -64,16 +98,23 @@ fn error(code: Code, detail: impl Into<String>) -> Reason {
 /// Returns the seconds that have passed, rounded up: an age of 3,600.5 s is more than an hour.
 fn age(at: Time, now: Time) -> i64 {
     let passed = now.0.duration_since(at.0);
-    passed.as_secs().saturating_add(i64::from(passed.subsec_nanos() > 0))
+    passed
+        .as_secs()
+        .saturating_add(i64::from(passed.subsec_nanos() > 0))
 }
 
 fn later(at: Time, seconds: i64) -> Option<Time> {
-    at.0.checked_add(jiff::SignedDuration::from_secs(seconds)).ok().map(Time)
+    at.0.checked_add(jiff::SignedDuration::from_secs(seconds))
+        .ok()
+        .map(Time)
 }
 
 fn skew(last: Option<Last>, now: Time) -> Option<Reason> {
     let last = last.filter(|last| age(last.at, now) < -SKEW)?;
-    Some(info(Code::ClockSkew, format!("{} lies in the future", last.at)))
+    Some(info(
+        Code::ClockSkew,
+        format!("{} lies in the future", last.at),
+    ))
 }
 
 /// Reports damaged files that no other reason names.
@@ -81,16 +122,28 @@ fn damaged(files: &[Damaged]) -> impl Iterator<Item = Reason> {
     files.iter().map(|file| {
         let severity = match file.extent {
             // The other skills and forms can be used.
-            Extent::Whole if [layout::SKILLS, layout::TEMPLATES].iter().any(|folder| file.path.starts_with(folder)) => {
+            Extent::Whole
+                if [layout::SKILLS, layout::TEMPLATES]
+                    .iter()
+                    .any(|folder| file.path.starts_with(folder)) =>
+            {
                 Severity::Warning
             }
             Extent::Whole => Severity::Error,
             Extent::Lines => Severity::Warning,
             Extent::Newer | Extent::Harmless => Severity::Info,
         };
-        let reason = Reason::new(severity, Code::FileCorrupt, format!("{}: {}", file.path, file.detail), None);
+        let reason = Reason::new(
+            severity,
+            Code::FileCorrupt,
+            format!("{}: {}", file.path, file.detail),
+            None,
+        );
         match &file.next {
-            Some(next) => Reason { next: next.clone(), ..reason },
+            Some(next) => Reason {
+                next: next.clone(),
+                ..reason
+            },
             None => reason,
         }
     })
@@ -100,9 +153,15 @@ fn long_term(given: &LongTerm, now: Time) -> Vec<Reason> {
     let mut reasons = Vec::new();
     match &given.knowledge {
         File::Valid => {}
-        File::Absent => reasons.push(error(Code::KnowledgeMissing, "there is no folder of knowledge")),
+        File::Absent => reasons.push(error(
+            Code::KnowledgeMissing,
+            "there is no folder of knowledge",
+        )),
         File::Newer(version) => {
-            reasons.push(warning(Code::SchemaNewer, format!("the knowledge has {version} form, and is only read")));
+            reasons.push(warning(
+                Code::SchemaNewer,
+                format!("the knowledge has {version} form, and is only read"),
+            ));
         }
         File::Damaged(why) => reasons.push(error(Code::KnowledgeCorrupt, why)),
     }
@@ -113,8 +172,16 @@ fn long_term(given: &LongTerm, now: Time) -> Vec<Reason> {
     if given.knowledge == File::Valid
         && let Some(last) = given.last.filter(|last| age(last.at, now) > LONG_TERM)
     {
-        let detail = format!("nothing was learned or confirmed since {}: confirm what still holds", last.at);
-        reasons.push(Reason::new(Severity::Warning, Code::Stale, detail, later(last.at, LONG_TERM)));
+        let detail = format!(
+            "nothing was learned or confirmed since {}: confirm what still holds",
+            last.at
+        );
+        reasons.push(Reason::new(
+            Severity::Warning,
+            Code::Stale,
+            detail,
+            later(last.at, LONG_TERM),
+        ));
     }
     reasons.extend(skew(given.last, now));
     reasons
@@ -124,7 +191,9 @@ fn short_term(given: &ShortTerm, config: &HealthConfig, now: Time) -> Vec<Reason
     let mut reasons = Vec::new();
     match &given.progress {
         File::Valid | File::Newer(_) => {}
-        File::Absent if given.not_begun => reasons.push(info(Code::NotBegun, "no session has begun in this clone")),
+        File::Absent if given.not_begun => {
+            reasons.push(info(Code::NotBegun, "no session has begun in this clone"))
+        }
         File::Absent => reasons.push(error(Code::ProgressMissing, "progress.txt does not exist")),
         File::Damaged(why) => reasons.push(error(Code::ProgressNotText, why)),
     }
@@ -138,20 +207,41 @@ fn short_term(given: &ShortTerm, config: &HealthConfig, now: Time) -> Vec<Reason
             (false, false) => (Code::StaleIdle, Severity::Warning),
             (false, true) => (Code::StaleIdle, Severity::Info),
         };
-        reasons.push(Reason::new(severity, code, detail, later(last.at, SHORT_TERM)));
+        reasons.push(Reason::new(
+            severity,
+            code,
+            detail,
+            later(last.at, SHORT_TERM),
+        ));
     }
     if let Some((why, since)) = &given.paused {
-        reasons.push(Reason::new(Severity::Warning, Code::Paused, format!("work is paused: {why}"), *since));
+        reasons.push(Reason::new(
+            Severity::Warning,
+            Code::Paused,
+            format!("work is paused: {why}"),
+            *since,
+        ));
     }
     if let Some((session, since)) = &given.abandoned {
         let detail = format!("the session {session} stopped without an end");
-        reasons.push(Reason::new(Severity::Warning, Code::AbandonedSession, detail, Some(*since)));
+        reasons.push(Reason::new(
+            Severity::Warning,
+            Code::AbandonedSession,
+            detail,
+            Some(*since),
+        ));
     }
     if given.malformed_lines > 0 {
-        reasons.push(info(Code::MalformedLines, format!("lines that follow no rule: {}", given.malformed_lines)));
+        reasons.push(info(
+            Code::MalformedLines,
+            format!("lines that follow no rule: {}", given.malformed_lines),
+        ));
     }
     if let Some(why) = &given.events {
-        reasons.push(info(Code::EventsSettings, format!("events wait, or go elsewhere: {why}")));
+        reasons.push(info(
+            Code::EventsSettings,
+            format!("events wait, or go elsewhere: {why}"),
+        ));
     }
     reasons.extend(skew(given.last, now));
     reasons
@@ -162,7 +252,10 @@ fn features(given: &Features, config: &HealthConfig) -> Vec<Reason> {
     match &given.file {
         File::Valid | File::Absent => {}
         File::Newer(version) => {
-            reasons.push(warning(Code::SchemaNewer, format!("the features have {version} form, and are only read")));
+            reasons.push(warning(
+                Code::SchemaNewer,
+                format!("the features have {version} form, and are only read"),
+            ));
         }
         File::Damaged(why) => {
             reasons.push(error(Code::FeaturesCorrupt, why));
@@ -171,7 +264,11 @@ fn features(given: &Features, config: &HealthConfig) -> Vec<Reason> {
     }
     reasons.extend(damaged(&given.damaged));
     // Without the evidence, the number of working features is unknown.
-    if given.damaged.iter().any(|file| file.extent == Extent::Whole) {
+    if given
+        .damaged
+        .iter()
+        .any(|file| file.extent == Extent::Whole)
+    {
         return reasons;
     }
     let (passing, total) = (u128::from(given.passing) * 100, u128::from(given.total));
@@ -187,20 +284,39 @@ fn features(given: &Features, config: &HealthConfig) -> Vec<Reason> {
         reasons.push(warning(Code::SomePassing, detail));
     }
     if !given.regressed.is_empty() {
-        let shown = given.regressed.iter().take(10).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let shown = given
+            .regressed
+            .iter()
+            .take(10)
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", ");
         let detail = format!("{} worked before: {shown}", given.regressed.len());
-        let severity = if config.regression == Softer::Yellow { Severity::Warning } else { Severity::Info };
+        let severity = if config.regression == Softer::Yellow {
+            Severity::Warning
+        } else {
+            Severity::Info
+        };
         let reason = Reason::new(severity, Code::Regression, detail, given.regressed_since);
         reasons.push(verify(reason, &given.regressed));
     }
     if given.unverified > 0 {
-        let detail = format!("{} say that they pass, without evidence, and count as failing", given.unverified);
-        reasons.push(verify(info(Code::UnverifiedPass, detail), &given.unverified_ids));
+        let detail = format!(
+            "{} say that they pass, without evidence, and count as failing",
+            given.unverified
+        );
+        reasons.push(verify(
+            info(Code::UnverifiedPass, detail),
+            &given.unverified_ids,
+        ));
     }
     if let Some(stale) = given.stale.filter(|stale| *stale > 0) {
         reasons.push(info(
             Code::StalePass,
-            format!("{} of {} that pass were verified on code that has changed since", stale, given.passing),
+            format!(
+                "{} of {} that pass were verified on code that has changed since",
+                stale, given.passing
+            ),
         ));
     }
     reasons
@@ -214,15 +330,25 @@ fn plural(number: u64, one: &str, several: &str) -> String {
 /// Sets the command that verifies features, at most ten at a time.
 fn verify(reason: Reason, ids: &[String]) -> Reason {
     let ids: Vec<&str> = ids.iter().take(10).map(String::as_str).collect();
-    if ids.is_empty() { reason } else { reason.run(format!("helmdeck forge verify {}", ids.join(" "))) }
+    if ids.is_empty() {
+        reason
+    } else {
+        reason.run(format!("helmdeck forge verify {}", ids.join(" ")))
+    }
 }
 
 fn git(given: &Git, config: &HealthConfig) -> Vec<Reason> {
     if given.disabled {
-        return vec![info(Code::NoGit, "the project was set up without a repository")];
+        return vec![info(
+            Code::NoGit,
+            "the project was set up without a repository",
+        )];
     }
     if given.absent {
-        return vec![error(Code::RepositoryLost, "the project lay in a git repository, and there is none")];
+        return vec![error(
+            Code::RepositoryLost,
+            "the project lay in a git repository, and there is none",
+        )];
     }
     let mut reasons: Vec<Reason> = damaged(&given.damaged).collect();
     if let Some(why) = &given.failed {
@@ -230,7 +356,13 @@ fn git(given: &Git, config: &HealthConfig) -> Vec<Reason> {
         return reasons;
     }
     if given.unmerged > 0 {
-        let reason = error(Code::Unmerged, format!("{} conflicts", plural(given.unmerged, "path has", "paths have")));
+        let reason = error(
+            Code::Unmerged,
+            format!(
+                "{} conflicts",
+                plural(given.unmerged, "path has", "paths have")
+            ),
+        );
         reasons.push(match given.unmerged_memory.first() {
             Some(path) => reason.run(format!("helmdeck forge repair {path}")),
             None => reason,
@@ -243,9 +375,17 @@ fn git(given: &Git, config: &HealthConfig) -> Vec<Reason> {
             Some(false) => ", with conflicts",
             None => "",
         };
-        let detail = format!("diverged from {base}: {} ahead, {} behind{merges}", given.ahead, given.behind);
-        let softer = config.clean_divergence == Softer::Yellow && given.merges_cleanly == Some(true);
-        reasons.push(if softer { warning(Code::Diverged, detail) } else { error(Code::Diverged, detail) });
+        let detail = format!(
+            "diverged from {base}: {} ahead, {} behind{merges}",
+            given.ahead, given.behind
+        );
+        let softer =
+            config.clean_divergence == Softer::Yellow && given.merges_cleanly == Some(true);
+        reasons.push(if softer {
+            warning(Code::Diverged, detail)
+        } else {
+            error(Code::Diverged, detail)
+        });
     }
     if given.uncommitted > 0 {
         let paths = plural(given.uncommitted, "path is", "paths are");
@@ -266,15 +406,20 @@ fn git(given: &Git, config: &HealthConfig) -> Vec<Reason> {
         Some(_) => {}
     }
     if let Some(operation) = &given.operation {
-        reasons.push(warning(Code::Operation, format!("{operation} is half done")));
+        reasons.push(warning(
+            Code::Operation,
+            format!("{operation} is half done"),
+        ));
     }
     if given.merge_driver_missing {
-        let detail =
-            "git merges the memory as text in this clone, which conflicts when both sides change the same thing";
+        let detail = "git merges the memory as text in this clone, which conflicts when both sides change the same thing";
         reasons.push(info(Code::MergeDriverMissing, detail));
     }
     if base.is_none() {
-        reasons.push(info(Code::NoBase, "there is no branch to measure against; `git.base` in config.toml names one"));
+        reasons.push(info(
+            Code::NoBase,
+            "there is no branch to measure against; `git.base` in config.toml names one",
+        ));
     }
     reasons
 }
@@ -288,24 +433,41 @@ fn linear(given: &Linear) -> Vec<Reason> {
         reasons.push(error(Code::ActiveCorrupt, why));
     }
     if given.outbox_failed > 0 {
-        let detail = format!("{} could not be delivered", plural(given.outbox_failed, "change", "changes"));
+        let detail = format!(
+            "{} could not be delivered",
+            plural(given.outbox_failed, "change", "changes")
+        );
         reasons.push(error(Code::OutboxFailed, detail));
     }
     if given.conflicts > 0 {
         reasons.push(error(
             Code::Conflict,
-            format!("{} changed on both sides", plural(given.conflicts, "issue was", "issues were")),
+            format!(
+                "{} changed on both sides",
+                plural(given.conflicts, "issue was", "issues were")
+            ),
         ));
     }
     if let Some(since) = given.pull_failed {
-        reasons.push(Reason::new(Severity::Error, Code::PullFailed, "issues could not be fetched", Some(since)));
+        reasons.push(Reason::new(
+            Severity::Error,
+            Code::PullFailed,
+            "issues could not be fetched",
+            Some(since),
+        ));
     }
     if given.no_git {
-        reasons.push(info(Code::NoGit, "without a repository there are no commits to look at"));
+        reasons.push(info(
+            Code::NoGit,
+            "without a repository there are no commits to look at",
+        ));
     } else if given.orphans > 0 {
         let shown = given.orphan_commits.join(", ");
         let commits = plural(given.orphans, "commit belongs", "commits belong");
-        reasons.push(warning(Code::OrphanCommits, format!("{commits} to no issue: {shown}")));
+        reasons.push(warning(
+            Code::OrphanCommits,
+            format!("{commits} to no issue: {shown}"),
+        ));
     }
     reasons
 }

@@ -12,15 +12,29 @@ fn now() -> Time {
 /// Returns the time this many seconds ago.
 fn ago(seconds: i64) -> Last {
     let at = now().0 - jiff::SignedDuration::from_secs(seconds);
-    Last { at: Time(at), source: Source::HealthSample }
+    Last {
+        at: Time(at),
+        source: Source::HealthSample,
+    }
 }
 
 /// Returns the inputs of a healthy project.
 fn well() -> Inputs {
     Inputs {
-        long_term: LongTerm { last: Some(ago(0)), ..LongTerm::default() },
-        short_term: ShortTerm { last: Some(ago(0)), active: true, ..ShortTerm::default() },
-        features: Features { passing: 9, total: 10, ..Features::default() },
+        long_term: LongTerm {
+            last: Some(ago(0)),
+            ..LongTerm::default()
+        },
+        short_term: ShortTerm {
+            last: Some(ago(0)),
+            active: true,
+            ..ShortTerm::default()
+        },
+        features: Features {
+            passing: 9,
+            total: 10,
+            ..Features::default()
+        },
         git: Git {
             base: Some("origin/main".into()),
             checkpoint: Some("SX9-1-v1".into()),
@@ -32,10 +46,18 @@ fn well() -> Inputs {
 }
 
 fn outline(reasons: &[Reason]) -> Vec<(&'static str, Severity)> {
-    reasons.iter().map(|reason| (reason.code.as_str(), reason.severity)).collect()
+    reasons
+        .iter()
+        .map(|reason| (reason.code.as_str(), reason.severity))
+        .collect()
 }
 
-type Cell<'a> = (&'a str, fn(&mut Inputs), Colour, &'a [(&'static str, Severity)]);
+type Cell<'a> = (
+    &'a str,
+    fn(&mut Inputs),
+    Colour,
+    &'a [(&'static str, Severity)],
+);
 
 /// Judges each cell, and asserts that the other components do not change.
 #[track_caller]
@@ -46,12 +68,20 @@ fn check(component: &str, config: &HealthConfig, cells: &[Cell<'_>]) {
         let health = judge(inputs, config, now());
         for (own, found, why) in health.components() {
             if own == component {
-                assert_eq!((found, outline(why)), (*colour, reasons.to_vec()), "{component}: {name}");
+                assert_eq!(
+                    (found, outline(why)),
+                    (*colour, reasons.to_vec()),
+                    "{component}: {name}"
+                );
             } else {
                 assert_eq!(found, Colour::Green, "{component}: {name} changes {own}");
             }
         }
-        let worst = if *colour == Colour::Grey { Colour::Green } else { *colour };
+        let worst = if *colour == Colour::Grey {
+            Colour::Green
+        } else {
+            *colour
+        };
         assert_eq!(health.overall, worst, "{component}: {name}");
     }
 }
@@ -67,7 +97,12 @@ fn letter() -> HealthConfig {
 fn a_project_that_is_well_is_green_without_a_reason() {
     let health = judge(well(), &letter(), now());
     assert_eq!(health.overall, Green);
-    assert!(health.components().iter().all(|(_, colour, reasons)| *colour == Green && reasons.is_empty()));
+    assert!(
+        health
+            .components()
+            .iter()
+            .all(|(_, colour, reasons)| *colour == Green && reasons.is_empty())
+    );
     assert_eq!(health.measured_at, now());
 }
 
@@ -77,21 +112,61 @@ fn long_term_memory() {
         "long_term",
         &letter(),
         &[
-            ("absent", |i| i.long_term.knowledge = File::Absent, Red, &[("knowledge_missing", Error)]),
-            ("damaged", |i| i.long_term.knowledge = File::Damaged("x".into()), Red, &[("knowledge_corrupt", Error)]),
+            (
+                "absent",
+                |i| i.long_term.knowledge = File::Absent,
+                Red,
+                &[("knowledge_missing", Error)],
+            ),
+            (
+                "damaged",
+                |i| i.long_term.knowledge = File::Damaged("x".into()),
+                Red,
+                &[("knowledge_corrupt", Error)],
+            ),
             (
                 "features damaged",
                 |i| i.long_term.features = File::Damaged("x".into()),
                 Red,
                 &[("features_corrupt", Error)],
             ),
-            ("features absent", |i| i.long_term.features = File::Absent, Green, &[]),
-            ("newer", |i| i.long_term.knowledge = File::Newer("2.0".into()), Yellow, &[("schema_newer", Warning)]),
-            ("7 d - 1 s", |i| i.long_term.last = Some(ago(7 * DAY - 1)), Green, &[]),
+            (
+                "features absent",
+                |i| i.long_term.features = File::Absent,
+                Green,
+                &[],
+            ),
+            (
+                "newer",
+                |i| i.long_term.knowledge = File::Newer("2.0".into()),
+                Yellow,
+                &[("schema_newer", Warning)],
+            ),
+            (
+                "7 d - 1 s",
+                |i| i.long_term.last = Some(ago(7 * DAY - 1)),
+                Green,
+                &[],
+            ),
             ("7 d", |i| i.long_term.last = Some(ago(7 * DAY)), Green, &[]),
-            ("7 d + 1 s", |i| i.long_term.last = Some(ago(7 * DAY + 1)), Yellow, &[("stale", Warning)]),
-            ("5 min ahead", |i| i.long_term.last = Some(ago(-300)), Green, &[]),
-            ("5 min + 1 s ahead", |i| i.long_term.last = Some(ago(-301)), Green, &[("clock_skew", Info)]),
+            (
+                "7 d + 1 s",
+                |i| i.long_term.last = Some(ago(7 * DAY + 1)),
+                Yellow,
+                &[("stale", Warning)],
+            ),
+            (
+                "5 min ahead",
+                |i| i.long_term.last = Some(ago(-300)),
+                Green,
+                &[],
+            ),
+            (
+                "5 min + 1 s ahead",
+                |i| i.long_term.last = Some(ago(-301)),
+                Green,
+                &[("clock_skew", Info)],
+            ),
             ("no time at all", |i| i.long_term.last = None, Green, &[]),
             (
                 "damaged and old",
@@ -113,48 +188,113 @@ fn long_term_memory() {
 #[test]
 fn short_term_memory() {
     let cells: &[Cell<'_>] = &[
-        ("absent", |i| i.short_term.progress = File::Absent, Red, &[("progress_missing", Error)]),
+        (
+            "absent",
+            |i| i.short_term.progress = File::Absent,
+            Red,
+            &[("progress_missing", Error)],
+        ),
         (
             "a fresh clone",
-            |i| (i.short_term.progress, i.short_term.not_begun, i.short_term.last) = (File::Absent, true, None),
+            |i| {
+                (
+                    i.short_term.progress,
+                    i.short_term.not_begun,
+                    i.short_term.last,
+                ) = (File::Absent, true, None)
+            },
             Grey,
             &[("not_begun", Info)],
         ),
-        ("no text", |i| i.short_term.progress = File::Damaged("x".into()), Red, &[("progress_not_text", Error)]),
-        ("1 h - 1 s", |i| i.short_term.last = Some(ago(3599)), Green, &[]),
+        (
+            "no text",
+            |i| i.short_term.progress = File::Damaged("x".into()),
+            Red,
+            &[("progress_not_text", Error)],
+        ),
+        (
+            "1 h - 1 s",
+            |i| i.short_term.last = Some(ago(3599)),
+            Green,
+            &[],
+        ),
         ("1 h", |i| i.short_term.last = Some(ago(3600)), Green, &[]),
-        ("1 h + 1 s", |i| i.short_term.last = Some(ago(3601)), Yellow, &[("stale_active", Warning)]),
+        (
+            "1 h + 1 s",
+            |i| i.short_term.last = Some(ago(3601)),
+            Yellow,
+            &[("stale_active", Warning)],
+        ),
         (
             "an abandoned session",
             |i| i.short_term.abandoned = Some(("2025-12-24-session-001".into(), ago(9).at)),
             Yellow,
             &[("abandoned_session", Warning)],
         ),
-        ("malformed lines", |i| i.short_term.malformed_lines = 1, Green, &[("malformed_lines", Info)]),
-        ("ahead", |i| i.short_term.last = Some(ago(-301)), Green, &[("clock_skew", Info)]),
+        (
+            "malformed lines",
+            |i| i.short_term.malformed_lines = 1,
+            Green,
+            &[("malformed_lines", Info)],
+        ),
+        (
+            "ahead",
+            |i| i.short_term.last = Some(ago(-301)),
+            Green,
+            &[("clock_skew", Info)],
+        ),
     ];
     check("short_term", &letter(), cells);
-    let wrong: &[Cell<'_>] =
-        &[("events", |i| i.short_term.events = Some("x".into()), Green, &[("events_settings", Info)])];
+    let wrong: &[Cell<'_>] = &[(
+        "events",
+        |i| i.short_term.events = Some("x".into()),
+        Green,
+        &[("events_settings", Info)],
+    )];
     check("short_term", &letter(), wrong);
-    check("short_term", &HealthConfig { idle_ok: true, ..letter() }, cells);
+    check(
+        "short_term",
+        &HealthConfig {
+            idle_ok: true,
+            ..letter()
+        },
+        cells,
+    );
     fn idle(inputs: &mut Inputs) {
         inputs.short_term.active = false;
         inputs.short_term.last = Some(ago(3601));
     }
-    check("short_term", &letter(), &[("idle", idle, Yellow, &[("stale_idle", Warning)])]);
-    check("short_term", &HealthConfig { idle_ok: true, ..letter() }, &[("idle", idle, Green, &[("stale_idle", Info)])]);
+    check(
+        "short_term",
+        &letter(),
+        &[("idle", idle, Yellow, &[("stale_idle", Warning)])],
+    );
+    check(
+        "short_term",
+        &HealthConfig {
+            idle_ok: true,
+            ..letter()
+        },
+        &[("idle", idle, Green, &[("stale_idle", Info)])],
+    );
 }
 
 #[test]
 fn the_fraction_of_a_second_counts() {
     let mut inputs = well();
     let at = now().0 - jiff::SignedDuration::from_millis(3_600_500);
-    inputs.short_term.last = Some(Last { at: Time(at), source: Source::Journal });
+    inputs.short_term.last = Some(Last {
+        at: Time(at),
+        source: Source::Journal,
+    });
     let health = judge(inputs, &letter(), now());
     assert_eq!(health.short_term.colour, Yellow);
     let since = Time::parse("2025-12-24T11:59:59.5Z").unwrap();
-    assert_eq!(health.short_term.reasons[0].since, Some(since), "since when it is old");
+    assert_eq!(
+        health.short_term.reasons[0].since,
+        Some(since),
+        "since when it is old"
+    );
 }
 
 #[test]
@@ -179,15 +319,43 @@ fn features() {
         ("4 of 5", |i| set(i, 4, 5), Yellow, some),
         ("5 of 6", |i| set(i, 5, 6), Green, &[]),
         ("1 of 1", |i| set(i, 1, 1), Green, &[]),
-        ("very many", |i| set(i, u64::MAX / 2 - 1, u64::MAX), Red, few),
-        ("damaged", |i| i.features.file = File::Damaged("x".into()), Red, &[("features_corrupt", Error)]),
-        ("newer", |i| i.features.file = File::Newer("2.0".into()), Yellow, &[("schema_newer", Warning)]),
-        ("unverified", |i| i.features.unverified = 1, Green, &[("unverified_pass", Info)]),
-        ("stale", |i| i.features.stale = Some(1), Green, &[("stale_pass", Info)]),
+        (
+            "very many",
+            |i| set(i, u64::MAX / 2 - 1, u64::MAX),
+            Red,
+            few,
+        ),
+        (
+            "damaged",
+            |i| i.features.file = File::Damaged("x".into()),
+            Red,
+            &[("features_corrupt", Error)],
+        ),
+        (
+            "newer",
+            |i| i.features.file = File::Newer("2.0".into()),
+            Yellow,
+            &[("schema_newer", Warning)],
+        ),
+        (
+            "unverified",
+            |i| i.features.unverified = 1,
+            Green,
+            &[("unverified_pass", Info)],
+        ),
+        (
+            "stale",
+            |i| i.features.stale = Some(1),
+            Green,
+            &[("stale_pass", Info)],
+        ),
         ("none stale", |i| i.features.stale = Some(0), Green, &[]),
     ];
     check("features", &letter(), cells);
-    let softer = HealthConfig { regression: Softer::Yellow, ..letter() };
+    let softer = HealthConfig {
+        regression: Softer::Yellow,
+        ..letter()
+    };
     check("features", &softer, cells);
     fn regressed(inputs: &mut Inputs) {
         inputs.features.regressed = vec!["FORGE-001".into()];
@@ -202,7 +370,12 @@ fn features() {
         &letter(),
         &[
             ("regressed", regressed, Green, &[("regression", Info)]),
-            ("regressed and red", regressed_red, Red, &[("few_passing", Error), ("regression", Info)]),
+            (
+                "regressed and red",
+                regressed_red,
+                Red,
+                &[("few_passing", Error), ("regression", Info)],
+            ),
         ],
     );
     check(
@@ -210,7 +383,12 @@ fn features() {
         &softer,
         &[
             ("regressed", regressed, Yellow, &[("regression", Warning)]),
-            ("regressed and red", regressed_red, Red, &[("few_passing", Error), ("regression", Warning)]),
+            (
+                "regressed and red",
+                regressed_red,
+                Red,
+                &[("few_passing", Error), ("regression", Warning)],
+            ),
         ],
     );
 }
@@ -219,20 +397,70 @@ fn features() {
 fn the_repository() {
     let diverged: &[_] = &[("diverged", Error)];
     let cells: &[Cell<'_>] = &[
-        ("without, as set up", |i| i.git.disabled = true, Grey, &[("no_git", Info)]),
-        ("lost", |i| i.git.absent = true, Red, &[("repository_lost", Error)]),
-        ("failed", |i| i.git.failed = Some("x".into()), Red, &[("git_failed", Error)]),
-        ("unmerged", |i| i.git.unmerged = 1, Red, &[("unmerged", Error)]),
+        (
+            "without, as set up",
+            |i| i.git.disabled = true,
+            Grey,
+            &[("no_git", Info)],
+        ),
+        (
+            "lost",
+            |i| i.git.absent = true,
+            Red,
+            &[("repository_lost", Error)],
+        ),
+        (
+            "failed",
+            |i| i.git.failed = Some("x".into()),
+            Red,
+            &[("git_failed", Error)],
+        ),
+        (
+            "unmerged",
+            |i| i.git.unmerged = 1,
+            Red,
+            &[("unmerged", Error)],
+        ),
         ("ahead", |i| i.git.ahead = 1, Green, &[]),
         ("behind", |i| i.git.behind = 1, Green, &[]),
-        ("both", |i| (i.git.ahead, i.git.behind) = (1, 1), Red, diverged),
-        ("uncommitted", |i| i.git.uncommitted = 1, Yellow, &[("uncommitted", Warning)]),
-        ("no checkpoint", |i| i.git.checkpoint = None, Yellow, &[("no_checkpoint", Warning)]),
+        (
+            "both",
+            |i| (i.git.ahead, i.git.behind) = (1, 1),
+            Red,
+            diverged,
+        ),
+        (
+            "uncommitted",
+            |i| i.git.uncommitted = 1,
+            Yellow,
+            &[("uncommitted", Warning)],
+        ),
+        (
+            "no checkpoint",
+            |i| i.git.checkpoint = None,
+            Yellow,
+            &[("no_checkpoint", Warning)],
+        ),
         ("9 commits after", |i| i.git.commits_since = 9, Green, &[]),
         ("10 commits after", |i| i.git.commits_since = 10, Green, &[]),
-        ("11 commits after", |i| i.git.commits_since = 11, Yellow, &[("checkpoint_lag", Warning)]),
-        ("a rebase", |i| i.git.operation = Some("rebase".into()), Yellow, &[("operation", Warning)]),
-        ("no base", |i| i.git.base = None, Green, &[("no_base", Info)]),
+        (
+            "11 commits after",
+            |i| i.git.commits_since = 11,
+            Yellow,
+            &[("checkpoint_lag", Warning)],
+        ),
+        (
+            "a rebase",
+            |i| i.git.operation = Some("rebase".into()),
+            Yellow,
+            &[("operation", Warning)],
+        ),
+        (
+            "no base",
+            |i| i.git.base = None,
+            Green,
+            &[("no_base", Info)],
+        ),
         (
             "all at once, the worst first",
             |i| {
@@ -253,24 +481,48 @@ fn the_repository() {
         ),
     ];
     check("git", &letter(), cells);
-    let softer = HealthConfig { clean_divergence: Softer::Yellow, ..letter() };
+    let softer = HealthConfig {
+        clean_divergence: Softer::Yellow,
+        ..letter()
+    };
     check("git", &softer, cells);
     fn clean(inputs: &mut Inputs) {
-        (inputs.git.ahead, inputs.git.behind, inputs.git.merges_cleanly) = (1, 1, Some(true));
+        (
+            inputs.git.ahead,
+            inputs.git.behind,
+            inputs.git.merges_cleanly,
+        ) = (1, 1, Some(true));
     }
     fn conflicts(inputs: &mut Inputs) {
-        (inputs.git.ahead, inputs.git.behind, inputs.git.merges_cleanly) = (1, 1, Some(false));
+        (
+            inputs.git.ahead,
+            inputs.git.behind,
+            inputs.git.merges_cleanly,
+        ) = (1, 1, Some(false));
     }
-    check("git", &letter(), &[("merges", clean, Red, diverged), ("conflicts", conflicts, Red, diverged)]);
+    check(
+        "git",
+        &letter(),
+        &[
+            ("merges", clean, Red, diverged),
+            ("conflicts", conflicts, Red, diverged),
+        ],
+    );
     check(
         "git",
         &softer,
-        &[("merges", clean, Yellow, &[("diverged", Warning)]), ("conflicts", conflicts, Red, diverged)],
+        &[
+            ("merges", clean, Yellow, &[("diverged", Warning)]),
+            ("conflicts", conflicts, Red, diverged),
+        ],
     );
     let mut inputs = well();
     clean(&mut inputs);
     let health = judge(inputs, &letter(), now());
-    assert_eq!(health.git.reasons[0].detail, "diverged from origin/main: 1 ahead, 1 behind, merges cleanly");
+    assert_eq!(
+        health.git.reasons[0].detail,
+        "diverged from origin/main: 1 ahead, 1 behind, merges cleanly"
+    );
 }
 
 #[test]
@@ -279,14 +531,49 @@ fn the_issues() {
         "linear",
         &letter(),
         &[
-            ("off", |i| i.linear.off = true, Grey, &[("linear_off", Info)]),
-            ("no repository", |i| i.linear.no_git = true, Grey, &[("no_git", Info)]),
-            ("damaged", |i| i.linear.active = File::Damaged("x".into()), Red, &[("active_corrupt", Error)]),
+            (
+                "off",
+                |i| i.linear.off = true,
+                Grey,
+                &[("linear_off", Info)],
+            ),
+            (
+                "no repository",
+                |i| i.linear.no_git = true,
+                Grey,
+                &[("no_git", Info)],
+            ),
+            (
+                "damaged",
+                |i| i.linear.active = File::Damaged("x".into()),
+                Red,
+                &[("active_corrupt", Error)],
+            ),
             ("absent", |i| i.linear.active = File::Absent, Green, &[]),
-            ("an outbox that fails", |i| i.linear.outbox_failed = 1, Red, &[("outbox_failed", Error)]),
-            ("a conflict", |i| i.linear.conflicts = 1, Red, &[("conflict", Error)]),
-            ("a pull that failed", |i| i.linear.pull_failed = Some(ago(1).at), Red, &[("pull_failed", Error)]),
-            ("one orphan", |i| i.linear.orphans = 1, Yellow, &[("orphan_commits", Warning)]),
+            (
+                "an outbox that fails",
+                |i| i.linear.outbox_failed = 1,
+                Red,
+                &[("outbox_failed", Error)],
+            ),
+            (
+                "a conflict",
+                |i| i.linear.conflicts = 1,
+                Red,
+                &[("conflict", Error)],
+            ),
+            (
+                "a pull that failed",
+                |i| i.linear.pull_failed = Some(ago(1).at),
+                Red,
+                &[("pull_failed", Error)],
+            ),
+            (
+                "one orphan",
+                |i| i.linear.orphans = 1,
+                Yellow,
+                &[("orphan_commits", Warning)],
+            ),
             (
                 "orphans and a conflict",
                 |i| (i.linear.orphans, i.linear.conflicts) = (1, 1),

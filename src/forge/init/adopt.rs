@@ -1,14 +1,16 @@
-//! `forge init --adopt`: imports what other tools left in the repository. Their files are only read.
+//! `forge init --adopt`: imports what other tools left in the repository. Their files are only
+//! read.
 //!
-//! A feature that another tool calls done is failing here until it is verified. Notes become proposals:
-//! they are learned only when a person accepts them.
+//! A feature that another tool calls done is failing here until it is verified. Notes become
+//! proposals: they are learned only when a person accepts them.
 
 use helmdeck_core::text;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::features::{
-    ADOPTED_FROM, BlockedBy, Feature, Features, FeaturesFile, Numbers, Status, adopted_name, new_feature,
+    ADOPTED_FROM, BlockedBy, Feature, Features, FeaturesFile, Numbers, Status, adopted_name,
+    new_feature,
 };
 use crate::json::Json;
 use crate::knowledge;
@@ -68,7 +70,10 @@ struct Listed {
 }
 
 pub(super) fn adopt(project: &Project) -> Result<Adopted> {
-    let mut adopted = Adopted { skipped: knowledge::adopt::take_over(project)?, ..Adopted::default() };
+    let mut adopted = Adopted {
+        skipped: knowledge::adopt::take_over(project)?,
+        ..Adopted::default()
+    };
     if let Some(text) = read(project, LIST, &mut adopted.skipped) {
         match serde_json::from_str(&text) {
             Ok(listed) => add(project, listed, &mut adopted)?,
@@ -81,16 +86,24 @@ pub(super) fn adopt(project: &Project) -> Result<Adopted> {
         adopted.skipped.extend(taken.skipped);
         for (line, text) in taken.memories {
             if is_secret(project, BEADS, &text) {
-                adopted.skipped.push(format!("{BEADS}:{line}: it looks like a secret"));
+                adopted
+                    .skipped
+                    .push(format!("{BEADS}:{line}: it looks like a secret"));
             } else {
-                adopted.proposals.push(Proposal { from: BEADS.to_owned(), line, text });
+                adopted.proposals.push(Proposal {
+                    from: BEADS.to_owned(),
+                    line,
+                    text,
+                });
             }
         }
     }
     take_progress(project, &mut adopted)?;
     for from in ["MEMORY.md", "CLAUDE.md"] {
         if let Some(text) = read(project, from, &mut adopted.skipped) {
-            adopted.proposals.extend(notes(project, from, &text, &mut adopted.skipped));
+            adopted
+                .proposals
+                .extend(notes(project, from, &text, &mut adopted.skipped));
         }
     }
     if !adopted.proposals.is_empty() {
@@ -98,10 +111,15 @@ pub(super) fn adopt(project: &Project) -> Result<Adopted> {
             "# Proposals\n\nNotes of other tools. None is learned unless somebody adds it: helmdeck forge knowledge add\n",
         );
         for proposal in &adopted.proposals {
-            text.push_str(&format!("\n- {}:{}: {}", proposal.from, proposal.line, proposal.text));
+            text.push_str(&format!(
+                "\n- {}:{}: {}",
+                proposal.from, proposal.line, proposal.text
+            ));
         }
         text.push('\n');
-        project.files().create(&format!("{SCRATCH}/proposals.md"), text.as_bytes())?;
+        project
+            .files()
+            .create(&format!("{SCRATCH}/proposals.md"), text.as_bytes())?;
     }
     Ok(adopted)
 }
@@ -119,7 +137,8 @@ fn read(project: &Project, path: &str, skipped: &mut Vec<String>) -> Option<Stri
 /// Says whether a feature exists, or was removed as unwanted.
 fn is_known(file: &FeaturesFile, name: &str) -> bool {
     let here = |feature: &Feature| {
-        feature.name == name && matches!(feature.other.0.get(ADOPTED_FROM), Some(Json::String(from)) if from == LIST)
+        feature.name == name
+            && matches!(feature.other.0.get(ADOPTED_FROM), Some(Json::String(from)) if from == LIST)
     };
     file.features.iter().any(here) || file.not_adopted.contains(&adopted_name(LIST, name))
 }
@@ -139,16 +158,27 @@ fn add(project: &Project, mut new: Vec<Listed>, adopted: &mut Adopted) -> Result
             if name.is_empty() || is_known(file, &name) {
                 continue;
             }
-            let texts = || new.steps.iter().chain(&new.category).chain([&new.description]);
+            let texts = || {
+                new.steps
+                    .iter()
+                    .chain(&new.category)
+                    .chain([&new.description])
+            };
             if texts().any(|text| is_secret(project, LIST, text)) {
-                adopted.skipped.push(format!("{LIST}: a feature holds what looks like a secret"));
+                adopted
+                    .skipped
+                    .push(format!("{LIST}: a feature holds what looks like a secret"));
                 continue;
             }
             let mut feature = new_feature(project, numbers.next_id(file, PREFIX), name);
             numbers.note(&feature.id);
             adopted.features.push(feature.id.clone());
             // Another tool may claim that it works; here it must be verified.
-            feature.status = if new.passes { Status::Failing } else { Status::NotImplemented };
+            feature.status = if new.passes {
+                Status::Failing
+            } else {
+                Status::NotImplemented
+            };
             feature.tests = Some(Vec::new());
             feature.blocked_by = Some(BlockedBy::Nothing);
             feature.category = new.category;
@@ -174,22 +204,40 @@ fn take_progress(project: &Project, adopted: &mut Adopted) -> Result<()> {
     const FROM: &str = "claude-progress.txt";
     let text = read(project, FROM, &mut adopted.skipped).filter(|text| !text.trim().is_empty());
     let Some(text) = text else { return Ok(()) };
-    let Some(about) = project.files().entry(FROM)? else { return Ok(()) };
+    let Some(about) = project.files().entry(FROM)? else {
+        return Ok(());
+    };
     let zone = &project.environment().zone;
     let opening = progress::text::opening(about.modified, zone, None);
     // No real session has this number.
-    let path = format!("{SESSIONS}/{}-session-000/progress.txt", zone.to_datetime(about.modified.0).date());
+    let path = format!(
+        "{SESSIONS}/{}-session-000/progress.txt",
+        zone.to_datetime(about.modified.0).date()
+    );
     let body = format!("# adopted from {FROM}\n{}\n", text.trim_end());
     for folder in project.files().list(SESSIONS)? {
         let other = format!("{SESSIONS}/{}/progress.txt", folder.name);
-        if project.files().read(&other)?.is_some_and(|bytes| bytes.ends_with(body.as_bytes())) {
+        if project
+            .files()
+            .read(&other)?
+            .is_some_and(|bytes| bytes.ends_with(body.as_bytes()))
+        {
             return Ok(());
         }
     }
-    match project.files().create(&path, format!("{opening}{body}").as_bytes()) {
+    match project
+        .files()
+        .create(&path, format!("{opening}{body}").as_bytes())
+    {
         Ok(true) => adopted.progress.push(path),
-        Ok(false) => adopted.skipped.push(format!("{FROM}: {path} is there already")),
-        Err(Error { code: "E_SECRET", message, .. }) => adopted.skipped.push(message),
+        Ok(false) => adopted
+            .skipped
+            .push(format!("{FROM}: {path} is there already")),
+        Err(Error {
+            code: "E_SECRET",
+            message,
+            ..
+        }) => adopted.skipped.push(message),
         Err(error) => return Err(error),
     }
     Ok(())
@@ -205,7 +253,11 @@ fn notes(project: &Project, from: &str, text: &str, skipped: &mut Vec<String>) -
         if line.starts_with("```") {
             code = !code;
         }
-        let Some(note) = line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).filter(|_| !code) else {
+        let Some(note) = line
+            .strip_prefix("- ")
+            .or_else(|| line.strip_prefix("* "))
+            .filter(|_| !code)
+        else {
             continue;
         };
         let note = note.trim();
@@ -215,7 +267,11 @@ fn notes(project: &Project, from: &str, text: &str, skipped: &mut Vec<String>) -
         if is_secret(project, from, note) {
             secret += 1;
         } else if found.len() < MAX_NOTES {
-            found.push(Proposal { from: from.to_owned(), line: at + 1, text: note.to_owned() });
+            found.push(Proposal {
+                from: from.to_owned(),
+                line: at + 1,
+                text: note.to_owned(),
+            });
         }
     }
     if secret > 0 {
@@ -226,9 +282,16 @@ fn notes(project: &Project, from: &str, text: &str, skipped: &mut Vec<String>) -
 
 /// Says whether a text looks like it contains a credential that is not marked as harmless.
 fn is_secret(project: &Project, from: &str, text: &str) -> bool {
-    project.files().refuse_secrets(from, text.as_bytes()).is_err()
+    project
+        .files()
+        .refuse_secrets(from, text.as_bytes())
+        .is_err()
 }
 
 fn one_line(text: &str) -> String {
-    text::collapse_whitespace(text).chars().filter(|c| !c.is_control()).take(MAX_NAME).collect()
+    text::collapse_whitespace(text)
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(MAX_NAME)
+        .collect()
 }

@@ -43,38 +43,70 @@ pub struct TestSetup {
     pub commands: Vec<String>,
 }
 
-/// Detects how tests are run. A recipe of just or make counts only if nothing more specific is there.
+/// Detects how tests are run. A recipe of just or make counts only if nothing more specific is
+/// there.
 pub(crate) fn tests(root: &Path) -> Tests {
     let has = |name: &str| root.join(name).is_file();
-    let mut found: Vec<TestSetup> =
-        [cargo(&has), go(&has), python(root, &has), javascript(root, &has), maven(&has), gradle(&has)]
-            .into_iter()
-            .flatten()
-            .collect();
+    let mut found: Vec<TestSetup> = [
+        cargo(&has),
+        go(&has),
+        python(root, &has),
+        javascript(root, &has),
+        maven(&has),
+        gradle(&has),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     if found.is_empty() {
         found.extend([just(root), make(root)].into_iter().flatten());
     }
     let hint = match found.first().map(|first| first.name) {
-        None => "no file says how tests are run here: set verify.runner and verify.commands in .forge/config.toml",
-        Some("just" | "make") => "it does not say how many tests it ran: set verify.count_regex in .forge/config.toml",
+        None => {
+            "no file says how tests are run here: set verify.runner and verify.commands in .forge/config.toml"
+        }
+        Some("just" | "make") => {
+            "it does not say how many tests it ran: set verify.count_regex in .forge/config.toml"
+        }
         Some(_) => "if that is wrong, set verify.runner and verify.commands in .forge/config.toml",
     };
     Tests {
         because: found.first().map(|first| first.file),
-        runner: found.first().map(|first| first.runner.clone()).unwrap_or_default(),
-        commands: found.iter().flat_map(|setup| setup.commands.clone()).collect(),
+        runner: found
+            .first()
+            .map(|first| first.runner.clone())
+            .unwrap_or_default(),
+        commands: found
+            .iter()
+            .flat_map(|setup| setup.commands.clone())
+            .collect(),
         found,
         hint,
     }
 }
 
 fn setup(file: &'static str, name: &'static str, runner: &str, commands: &[&str]) -> TestSetup {
-    let commands = commands.iter().map(|command| (*command).to_owned()).collect();
-    TestSetup { file, name, runner: runner.to_owned(), commands }
+    let commands = commands
+        .iter()
+        .map(|command| (*command).to_owned())
+        .collect();
+    TestSetup {
+        file,
+        name,
+        runner: runner.to_owned(),
+        commands,
+    }
 }
 
 fn cargo(has: &dyn Fn(&str) -> bool) -> Option<TestSetup> {
-    has("Cargo.toml").then(|| setup("Cargo.toml", "cargo", "cargo test {prefix}", &["cargo test", "cargo check"]))
+    has("Cargo.toml").then(|| {
+        setup(
+            "Cargo.toml",
+            "cargo",
+            "cargo test {prefix}",
+            &["cargo test", "cargo check"],
+        )
+    })
 }
 
 fn go(has: &dyn Fn(&str) -> bool) -> Option<TestSetup> {
@@ -84,10 +116,19 @@ fn go(has: &dyn Fn(&str) -> bool) -> Option<TestSetup> {
 
 /// Python: pytest, in the environment that a lock file names.
 fn python(root: &Path, has: &dyn Fn(&str) -> bool) -> Option<TestSetup> {
-    const FILES: [&str; 5] = ["pyproject.toml", "pytest.ini", "setup.cfg", "setup.py", "tox.ini"];
+    const FILES: [&str; 5] = [
+        "pyproject.toml",
+        "pytest.ini",
+        "setup.cfg",
+        "setup.py",
+        "tox.ini",
+    ];
     let file = FILES.into_iter().find(|name| has(name)).or_else(|| {
         let file = "requirements.txt";
-        text(root, file).lines().any(|line| line.trim_start().starts_with("pytest")).then_some(file)
+        text(root, file)
+            .lines()
+            .any(|line| line.trim_start().starts_with("pytest"))
+            .then_some(file)
     })?;
     let command = match () {
         () if has("uv.lock") => "uv run pytest",
@@ -97,7 +138,12 @@ fn python(root: &Path, has: &dyn Fn(&str) -> bool) -> Option<TestSetup> {
         () if is_flat(root, has) => "python3 -m pytest",
         () => "pytest",
     };
-    Some(setup(file, "pytest", &format!("{command} {{prefix}}"), &[command]))
+    Some(setup(
+        file,
+        "pytest",
+        &format!("{command} {{prefix}}"),
+        &[command],
+    ))
 }
 
 /// Says whether a Python package lies at the root, and no setting tells pytest to look there.
@@ -107,7 +153,8 @@ fn is_flat(root: &Path, has: &dyn Fn(&str) -> bool) -> bool {
         .any(|name| text(root, name).contains("pythonpath"));
     let entries = || std::fs::read_dir(root).into_iter().flatten().flatten();
     let is_package = |entry: std::fs::DirEntry| {
-        !matches!(entry.file_name().to_str(), Some("tests" | "test")) && entry.path().join("__init__.py").is_file()
+        !matches!(entry.file_name().to_str(), Some("tests" | "test"))
+            && entry.path().join("__init__.py").is_file()
     };
     !is_set && !has("conftest.py") && entries().any(is_package)
 }
@@ -115,41 +162,78 @@ fn is_flat(root: &Path, has: &dyn Fn(&str) -> bool) -> bool {
 /// The test script of `package.json`, run by the package manager whose lock file is there.
 fn javascript(root: &Path, has: &dyn Fn(&str) -> bool) -> Option<TestSetup> {
     let package = serde_json::from_str::<serde_json::Value>(&text(root, "package.json")).ok()?;
-    let named = package["packageManager"].as_str().and_then(|named| named.split('@').next()).unwrap_or_default();
+    let named = package["packageManager"]
+        .as_str()
+        .and_then(|named| named.split('@').next())
+        .unwrap_or_default();
     let locked = |files: &[&str], name: &str| files.iter().any(|file| has(file)) || named == name;
     // The default script of `npm init` is not a test.
-    let script = package["scripts"]["test"].as_str().is_some_and(|script| !script.contains("no test specified"));
+    let script = package["scripts"]["test"]
+        .as_str()
+        .is_some_and(|script| !script.contains("no test specified"));
     let file = "package.json";
     Some(match script {
-        true if locked(&["pnpm-lock.yaml"], "pnpm") => setup(file, "pnpm", "pnpm test {prefix}", &["pnpm test"]),
-        true if locked(&["yarn.lock"], "yarn") => setup(file, "yarn", "yarn test {prefix}", &["yarn test"]),
+        true if locked(&["pnpm-lock.yaml"], "pnpm") => {
+            setup(file, "pnpm", "pnpm test {prefix}", &["pnpm test"])
+        }
+        true if locked(&["yarn.lock"], "yarn") => {
+            setup(file, "yarn", "yarn test {prefix}", &["yarn test"])
+        }
         true if locked(&["bun.lock", "bun.lockb"], "bun") => {
             setup(file, "bun", "bun run test {prefix}", &["bun run test"])
         }
         true => setup(file, "npm", "npm test -- {prefix}", &["npm test"]),
         // Bun runs tests without a script.
-        false if locked(&["bun.lock", "bun.lockb"], "bun") => setup(file, "bun", "bun test {prefix}", &["bun test"]),
+        false if locked(&["bun.lock", "bun.lockb"], "bun") => {
+            setup(file, "bun", "bun test {prefix}", &["bun test"])
+        }
         false => return None,
     })
 }
 
 fn maven(has: &dyn Fn(&str) -> bool) -> Option<TestSetup> {
     let program = if has("mvnw") { "./mvnw" } else { "mvn" };
-    has("pom.xml").then(|| setup("pom.xml", "maven", &format!("{program} {MAVEN}"), &[&format!("{program} -B verify")]))
+    has("pom.xml").then(|| {
+        setup(
+            "pom.xml",
+            "maven",
+            &format!("{program} {MAVEN}"),
+            &[&format!("{program} -B verify")],
+        )
+    })
 }
 
 fn gradle(has: &dyn Fn(&str) -> bool) -> Option<TestSetup> {
-    let file = ["build.gradle.kts", "build.gradle"].into_iter().find(|name| has(name))?;
-    let program = if has("gradlew") { "./gradlew" } else { "gradle" };
-    Some(setup(file, "gradle", &format!("{program} {GRADLE}"), &[&format!("{program} check")]))
+    let file = ["build.gradle.kts", "build.gradle"]
+        .into_iter()
+        .find(|name| has(name))?;
+    let program = if has("gradlew") {
+        "./gradlew"
+    } else {
+        "gradle"
+    };
+    Some(setup(
+        file,
+        "gradle",
+        &format!("{program} {GRADLE}"),
+        &[&format!("{program} check")],
+    ))
 }
 
 fn just(root: &Path) -> Option<TestSetup> {
-    let file = ["justfile", "Justfile", ".justfile"].into_iter().find(|name| root.join(name).is_file())?;
+    let file = ["justfile", "Justfile", ".justfile"]
+        .into_iter()
+        .find(|name| root.join(name).is_file())?;
     let text = text(root, file);
-    let head = text.lines().find_map(|line| recipe(line.strip_prefix('@').unwrap_or(line)))?;
+    let head = text
+        .lines()
+        .find_map(|line| recipe(line.strip_prefix('@').unwrap_or(line)))?;
     // A recipe without parameters accepts no name of a test.
-    let runner = if head.trim().is_empty() { "just test" } else { "just test {prefix}" };
+    let runner = if head.trim().is_empty() {
+        "just test"
+    } else {
+        "just test {prefix}"
+    };
     Some(setup(file, "just", runner, &["just test"]))
 }
 
@@ -162,9 +246,14 @@ fn recipe(line: &str) -> Option<&str> {
 }
 
 fn make(root: &Path) -> Option<TestSetup> {
-    let file = ["GNUmakefile", "Makefile", "makefile"].into_iter().find(|name| root.join(name).is_file())?;
+    let file = ["GNUmakefile", "Makefile", "makefile"]
+        .into_iter()
+        .find(|name| root.join(name).is_file())?;
     let is_target = |line: &str| line.starts_with("test:") && !line.starts_with("test:=");
-    text(root, file).lines().any(is_target).then(|| setup(file, "make", "make test", &["make test"]))
+    text(root, file)
+        .lines()
+        .any(is_target)
+        .then(|| setup(file, "make", "make test", &["make test"]))
 }
 
 impl Tests {
@@ -175,10 +264,17 @@ impl Tests {
         for line in settings.lines() {
             match self.because {
                 Some(because) if line.starts_with(RUNNER) => {
-                    filled.push_str(&format!("runner = {}   # {because} is there", quoted(&self.runner)));
+                    filled.push_str(&format!(
+                        "runner = {}   # {because} is there",
+                        quoted(&self.runner)
+                    ));
                 }
                 Some(_) if line.starts_with(COMMANDS) => {
-                    let commands: Vec<String> = self.commands.iter().map(|command| quoted(command)).collect();
+                    let commands: Vec<String> = self
+                        .commands
+                        .iter()
+                        .map(|command| quoted(command))
+                        .collect();
                     let commands = commands.join(", ");
                     filled.push_str(&format!(
                         "commands = [{commands}]   # a checkpoint runs them; assess only the first"
@@ -204,7 +300,11 @@ impl Tests {
 
 fn text(root: &Path, name: &str) -> String {
     let path = root.join(name);
-    let bytes = if path.is_file() { shared::read(&path) } else { None };
+    let bytes = if path.is_file() {
+        shared::read(&path)
+    } else {
+        None
+    };
     String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
@@ -233,9 +333,24 @@ mod tests {
         let pnpm = format!(r#"{{"packageManager": "pnpm@9.1.0", {}"#, &JEST[1..]);
         type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str, &'a str);
         let cases: &[Case<'_>] = &[
-            (&[("Cargo.toml", "")], "Cargo.toml", "cargo test {prefix}", "cargo test"),
-            (&[("go.mod", "")], "go.mod", "go test ./... -json -run {prefix}", "go test ./..."),
-            (&[("pyproject.toml", "")], "pyproject.toml", "pytest {prefix}", "pytest"),
+            (
+                &[("Cargo.toml", "")],
+                "Cargo.toml",
+                "cargo test {prefix}",
+                "cargo test",
+            ),
+            (
+                &[("go.mod", "")],
+                "go.mod",
+                "go test ./... -json -run {prefix}",
+                "go test ./...",
+            ),
+            (
+                &[("pyproject.toml", "")],
+                "pyproject.toml",
+                "pytest {prefix}",
+                "pytest",
+            ),
             (
                 &[("pyproject.toml", ""), ("shop/__init__.py", "")],
                 "pyproject.toml",
@@ -243,35 +358,114 @@ mod tests {
                 "python3 -m pytest",
             ),
             (
-                &[("pytest.ini", "[pytest]\npythonpath = .\n"), ("shop/__init__.py", ""), ("tests/__init__.py", "")],
+                &[
+                    ("pytest.ini", "[pytest]\npythonpath = .\n"),
+                    ("shop/__init__.py", ""),
+                    ("tests/__init__.py", ""),
+                ],
                 "pytest.ini",
                 "pytest {prefix}",
                 "pytest",
             ),
-            (&[("pytest.ini", ""), ("uv.lock", "")], "pytest.ini", "uv run pytest {prefix}", "uv run pytest"),
-            (&[("requirements.txt", "a\npytest==8\n")], "requirements.txt", "pytest {prefix}", "pytest"),
-            (&[("package.json", JEST)], "package.json", "npm test -- {prefix}", "npm test"),
-            (&[("package.json", JEST), ("yarn.lock", "")], "package.json", "yarn test {prefix}", "yarn test"),
-            (&[("package.json", JEST), ("pnpm-lock.yaml", "")], "package.json", "pnpm test {prefix}", "pnpm test"),
-            (&[("package.json", &pnpm)], "package.json", "pnpm test {prefix}", "pnpm test"),
-            (&[("package.json", JEST), ("bun.lock", "")], "package.json", "bun run test {prefix}", "bun run test"),
-            (&[("package.json", "{}"), ("bun.lockb", "")], "package.json", "bun test {prefix}", "bun test"),
-            (&[("pom.xml", "")], "pom.xml", "mvn -B test -Dtest={prefix}", "mvn -B verify"),
-            (&[("pom.xml", ""), ("mvnw", "")], "pom.xml", "./mvnw -B test -Dtest={prefix}", "./mvnw -B verify"),
+            (
+                &[("pytest.ini", ""), ("uv.lock", "")],
+                "pytest.ini",
+                "uv run pytest {prefix}",
+                "uv run pytest",
+            ),
+            (
+                &[("requirements.txt", "a\npytest==8\n")],
+                "requirements.txt",
+                "pytest {prefix}",
+                "pytest",
+            ),
+            (
+                &[("package.json", JEST)],
+                "package.json",
+                "npm test -- {prefix}",
+                "npm test",
+            ),
+            (
+                &[("package.json", JEST), ("yarn.lock", "")],
+                "package.json",
+                "yarn test {prefix}",
+                "yarn test",
+            ),
+            (
+                &[("package.json", JEST), ("pnpm-lock.yaml", "")],
+                "package.json",
+                "pnpm test {prefix}",
+                "pnpm test",
+            ),
+            (
+                &[("package.json", &pnpm)],
+                "package.json",
+                "pnpm test {prefix}",
+                "pnpm test",
+            ),
+            (
+                &[("package.json", JEST), ("bun.lock", "")],
+                "package.json",
+                "bun run test {prefix}",
+                "bun run test",
+            ),
+            (
+                &[("package.json", "{}"), ("bun.lockb", "")],
+                "package.json",
+                "bun test {prefix}",
+                "bun test",
+            ),
+            (
+                &[("pom.xml", "")],
+                "pom.xml",
+                "mvn -B test -Dtest={prefix}",
+                "mvn -B verify",
+            ),
+            (
+                &[("pom.xml", ""), ("mvnw", "")],
+                "pom.xml",
+                "./mvnw -B test -Dtest={prefix}",
+                "./mvnw -B verify",
+            ),
             (
                 &[("build.gradle.kts", ""), ("gradlew", "")],
                 "build.gradle.kts",
                 "./gradlew cleanTest test --info --tests {prefix}",
                 "./gradlew check",
             ),
-            (&[("justfile", "test:\n  x\n")], "justfile", "just test", "just test"),
-            (&[("justfile", "@test *args:\n  x\n")], "justfile", "just test {prefix}", "just test"),
-            (&[("package.json", "{"), ("Makefile", "all:\n\ntest: all\n")], "Makefile", "make test", "make test"),
+            (
+                &[("justfile", "test:\n  x\n")],
+                "justfile",
+                "just test",
+                "just test",
+            ),
+            (
+                &[("justfile", "@test *args:\n  x\n")],
+                "justfile",
+                "just test {prefix}",
+                "just test",
+            ),
+            (
+                &[("package.json", "{"), ("Makefile", "all:\n\ntest: all\n")],
+                "Makefile",
+                "make test",
+                "make test",
+            ),
         ];
         for (files, because, runner, first) in cases {
             let (found, config) = detected(files);
-            assert_eq!((found.because, found.runner.as_str()), (Some(*because), *runner), "{files:?}");
-            assert_eq!((config.verify.runner.as_str(), config.verify.commands[0].as_str()), (*runner, *first));
+            assert_eq!(
+                (found.because, found.runner.as_str()),
+                (Some(*because), *runner),
+                "{files:?}"
+            );
+            assert_eq!(
+                (
+                    config.verify.runner.as_str(),
+                    config.verify.commands[0].as_str()
+                ),
+                (*runner, *first)
+            );
         }
     }
 
@@ -285,8 +479,15 @@ mod tests {
             ("Makefile", "test:\n\tgo test\n"),
         ]);
         let names: Vec<_> = found.found.iter().map(|setup| setup.name).collect();
-        assert_eq!(names, ["go", "pytest", "pnpm"], "make only calls the others");
-        assert_eq!(config.verify.commands, ["go test ./...", "go vet ./...", "pytest", "pnpm test"]);
+        assert_eq!(
+            names,
+            ["go", "pytest", "pnpm"],
+            "make only calls the others"
+        );
+        assert_eq!(
+            config.verify.commands,
+            ["go test ./...", "go vet ./...", "pytest", "pnpm test"]
+        );
         assert_eq!(config.verify.runners["pnpm"].command, "pnpm test {prefix}");
         assert_eq!(config.verify.runner, "go test ./... -json -run {prefix}");
     }
@@ -302,7 +503,11 @@ mod tests {
             &[("requirements.txt", "requests\n")],
         ] {
             let (found, config) = detected(files);
-            assert_eq!((found.because, found.runner.as_str(), found.commands.len()), (None, "", 0), "{files:?}");
+            assert_eq!(
+                (found.because, found.runner.as_str(), found.commands.len()),
+                (None, "", 0),
+                "{files:?}"
+            );
             assert_eq!(config.verify, Config::default().verify, "{files:?}");
         }
     }

@@ -24,7 +24,8 @@ use crate::repair::{self, Extent};
 pub enum Problem {
     /// Not found.
     Missing,
-    /// It does not exist yet, which is fine: it belongs to one clone, or git keeps no empty folders.
+    /// It does not exist yet, which is fine: it belongs to one clone, or git keeps no empty
+    /// folders.
     ///
     /// It is created when it is needed.
     NotYet,
@@ -42,7 +43,8 @@ pub enum Problem {
     WrongSetting,
     /// Git tracks a file that belongs to one clone only.
     LocalTracked,
-    /// The merge driver is not set up in this clone. The memory is fine without it; merges may not be.
+    /// The merge driver is not set up in this clone. The memory is fine without it; merges may not
+    /// be.
     MergeDriverMissing,
 }
 
@@ -64,11 +66,20 @@ pub struct Diagnosis {
 
 impl Diagnosis {
     fn new(path: impl Into<String>, problem: Problem, detail: impl Into<String>) -> Self {
-        Self { path: path.into(), problem, detail: detail.into(), fixed: false, next: None }
+        Self {
+            path: path.into(),
+            problem,
+            detail: detail.into(),
+            fixed: false,
+            next: None,
+        }
     }
 
     fn next(self, next: impl Into<String>) -> Self {
-        Self { next: Some(next.into()), ..self }
+        Self {
+            next: Some(next.into()),
+            ..self
+        }
     }
 }
 
@@ -92,7 +103,8 @@ pub fn doctor(project: &Project, fix: bool) -> Result<Doctor> {
     find_wrong_modes(project, &mut found);
     find_damaged(project, &mut found)?;
     if let Some(path) = local::tracked(project)? {
-        let detail = format!("git tracks it, and {LOCAL} belongs to one clone alone: it is somebody else's");
+        let detail =
+            format!("git tracks it, and {LOCAL} belongs to one clone alone: it is somebody else's");
         let tracked = Diagnosis::new(path, Problem::LocalTracked, detail);
         found.push(tracked.next(format!("git rm --cached -r {LOCAL}")));
     }
@@ -106,7 +118,11 @@ pub fn doctor(project: &Project, fix: bool) -> Result<Doctor> {
     if fix {
         project.check_not_paused()?;
     }
-    if fix && found.iter().any(|diagnosis| matches!(diagnosis.problem, Problem::Missing | Problem::NotYet)) {
+    if fix
+        && found
+            .iter()
+            .any(|diagnosis| matches!(diagnosis.problem, Problem::Missing | Problem::NotYet))
+    {
         let created = init::create_missing(project)?;
         for diagnosis in &mut found {
             diagnosis.fixed = created.contains(&diagnosis.path);
@@ -114,12 +130,20 @@ pub fn doctor(project: &Project, fix: bool) -> Result<Doctor> {
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
     let well = |diagnosis: &Diagnosis| {
-        diagnosis.fixed || matches!(diagnosis.problem, Problem::NotYet | Problem::MergeDriverMissing)
+        diagnosis.fixed
+            || matches!(
+                diagnosis.problem,
+                Problem::NotYet | Problem::MergeDriverMissing
+            )
     };
     let healthy = found.iter().all(well);
-    if let Some(local) = found.iter().position(|diagnosis| diagnosis.path == LOCAL && !diagnosis.fixed) {
+    if let Some(local) = found
+        .iter()
+        .position(|diagnosis| diagnosis.path == LOCAL && !diagnosis.fixed)
+    {
         // An unused clone lacks all of these files: report it once.
-        found[local].detail = "nobody has worked in this clone yet; what belongs to one clone is created then".into();
+        found[local].detail =
+            "nobody has worked in this clone yet; what belongs to one clone is created then".into();
         found[local].next = Some("helmdeck forge session start".into());
         found.retain(|diagnosis| diagnosis.problem != Problem::NotYet || diagnosis.path == LOCAL);
     }
@@ -128,8 +152,9 @@ pub fn doctor(project: &Project, fix: bool) -> Result<Doctor> {
 
 fn find_missing(project: &Project, found: &mut Vec<Diagnosis>) -> Result<()> {
     let folders = tree::folders().into_iter().map(|path| (path, true));
-    let files =
-        tree::files(project.environment(), project.config().git.enabled).into_iter().map(|seed| (seed.path, false));
+    let files = tree::files(project.environment(), project.config().git.enabled)
+        .into_iter()
+        .map(|seed| (seed.path, false));
     for (path, folder) in folders.chain(files) {
         // What is lost is reported with what is damaged.
         let folder_of = path.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -138,7 +163,10 @@ fn find_missing(project: &Project, found: &mut Vec<Diagnosis>) -> Result<()> {
             // Git keeps no empty folders, and ignores some files: a clone without them is fine.
             let (problem, detail) = match (folder, tree::is_local(&path) || path == LOCAL) {
                 (true, _) => (Problem::NotYet, "the folder is created when it is needed"),
-                (false, true) => (Problem::NotYet, "it belongs to one clone, and this one has none yet"),
+                (false, true) => (
+                    Problem::NotYet,
+                    "it belongs to one clone, and this one has none yet",
+                ),
                 (false, false) => (Problem::Missing, "the file is part of every project"),
             };
             found.push(Diagnosis::new(path, problem, detail).next("helmdeck forge doctor --fix"));
@@ -158,11 +186,26 @@ fn find_unexpected(project: &Project, found: &mut Vec<Diagnosis>) -> Result<()> 
         }
     }
     for folder in [KNOWLEDGE_ENTRIES, FEATURES_ENTRIES] {
-        for entry in project.files().list(folder)?.into_iter().filter(|entry| !entry.name.starts_with('.')) {
+        for entry in project
+            .files()
+            .list(folder)?
+            .into_iter()
+            .filter(|entry| !entry.name.starts_with('.'))
+        {
             let path = format!("{folder}/{}", entry.name);
-            let bytes = project.files().reading().read(&path).ok().flatten().unwrap_or_default();
+            let bytes = project
+                .files()
+                .reading()
+                .read(&path)
+                .ok()
+                .flatten()
+                .unwrap_or_default();
             let is_one = EntryFile::is_one(&entry.name) && !entry.folder;
-            let file = EntryFile { path: path.clone(), bytes, modified: entry.modified };
+            let file = EntryFile {
+                path: path.clone(),
+                bytes,
+                modified: entry.modified,
+            };
             let detail = match is_one && (folder == KNOWLEDGE_ENTRIES || !file.is_markdown()) {
                 true if !file.is_markdown() => continue,
                 true => match LearningEntry::from_markdown(&file) {
@@ -179,9 +222,13 @@ fn find_unexpected(project: &Project, found: &mut Vec<Diagnosis>) -> Result<()> 
 }
 
 fn find_wrong_modes(project: &Project, found: &mut Vec<Diagnosis>) {
-    let paths = tree::files(project.environment(), true).into_iter().map(|seed| seed.path);
+    let paths = tree::files(project.environment(), true)
+        .into_iter()
+        .map(|seed| seed.path);
     for path in paths {
-        let Ok(about) = project.root().join(&path).symlink_metadata() else { continue };
+        let Ok(about) = project.root().join(&path).symlink_metadata() else {
+            continue;
+        };
         let mode = about.permissions().mode() & 0o777;
         let detail = if path == INIT && mode & 0o100 == 0 {
             format!("its mode is {mode:03o}, and it is to be run: 755")
@@ -196,8 +243,15 @@ fn find_wrong_modes(project: &Project, found: &mut Vec<Diagnosis>) {
 
 fn find_damaged(project: &Project, found: &mut Vec<Diagnosis>) -> Result<()> {
     for one in repair::all_damage(project)? {
-        let problem = if one.extent == Extent::Newer { Problem::SchemaNewer } else { Problem::Damaged };
-        found.push(Diagnosis { next: one.next, ..Diagnosis::new(one.path, problem, one.detail) });
+        let problem = if one.extent == Extent::Newer {
+            Problem::SchemaNewer
+        } else {
+            Problem::Damaged
+        };
+        found.push(Diagnosis {
+            next: one.next,
+            ..Diagnosis::new(one.path, problem, one.detail)
+        });
     }
     // Two branches may leave features that do not fit together, though each file is good.
     if let Ok(Some(loaded)) = project.files().reading().load::<FeaturesFile>()
@@ -206,12 +260,18 @@ fn find_damaged(project: &Project, found: &mut Vec<Diagnosis>) -> Result<()> {
         found.push(Diagnosis::new(FEATURES_ENTRIES, Problem::Damaged, detail));
     }
     // An unreadable settings file was reported already.
-    let Ok(settings) = project.files().reading().read(CONFIG) else { return Ok(()) };
+    let Ok(settings) = project.files().reading().read(CONFIG) else {
+        return Ok(());
+    };
     let settings = settings.unwrap_or_default();
     let unknown = Config::unknown(&String::from_utf8_lossy(&settings)).into_iter();
     let unknown = unknown.map(|name| (Problem::UnknownSetting, format!("{name} has no effect")));
     let wrong = Events::new(project).wrong_settings();
     let wrong = wrong.map(|detail| (Problem::WrongSetting, format!("[events]: {detail}")));
-    found.extend(unknown.chain(wrong).map(|(problem, detail)| Diagnosis::new(CONFIG, problem, detail)));
+    found.extend(
+        unknown
+            .chain(wrong)
+            .map(|(problem, detail)| Diagnosis::new(CONFIG, problem, detail)),
+    );
     Ok(())
 }

@@ -23,7 +23,11 @@ fn git(folder: &Path, args: &[&str]) {
         ])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 fn repository() -> tempfile::TempDir {
@@ -48,7 +52,11 @@ fn everything(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTim
             if path.ends_with(".forge/.local") {
                 continue;
             }
-            let bytes = if about.is_dir() { Vec::new() } else { std::fs::read(&path).unwrap() };
+            let bytes = if about.is_dir() {
+                Vec::new()
+            } else {
+                std::fs::read(&path).unwrap()
+            };
             if about.is_dir() {
                 todo.push(path.clone());
             }
@@ -99,7 +107,14 @@ fn new_project_has_the_rfc_tree() {
         let at = forge.join(path);
         assert!(at.exists() && at.is_dir() == path.ends_with('/'), "{path}");
     }
-    assert_eq!(std::fs::metadata(forge.join("init.sh")).unwrap().permissions().mode() & 0o777, 0o755);
+    assert_eq!(
+        std::fs::metadata(forge.join("init.sh"))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777,
+        0o755
+    );
     assert!(done.created.contains(&KNOWLEDGE_ENTRIES.to_owned()) && done.settings.is_empty());
     assert_eq!(done.offers.len(), 2);
     let doctor = init::doctor(&project, false).unwrap();
@@ -110,7 +125,10 @@ fn new_project_has_the_rfc_tree() {
         .map(|line| line.strip_prefix("# ").unwrap_or(line))
         .skip(1)
         .fold(String::new(), |text, line| text + line + "\n");
-    assert!(Config::unknown(&uncommented).is_empty(), "every setting that is shown exists");
+    assert!(
+        Config::unknown(&uncommented).is_empty(),
+        "every setting that is shown exists"
+    );
     assert!(Config::parse(&uncommented).is_ok());
 }
 
@@ -121,11 +139,20 @@ fn second_run_changes_nothing() {
     let mine = "{\n  \"schema_version\": \"1.0\",\n  \"features\": [],\n  \"mine\": 1\n}\n";
     std::fs::write(folder.path().join(FEATURES), mine).unwrap();
     init(folder.path(), &Init::default());
-    assert_eq!(std::fs::read_to_string(folder.path().join(FEATURES)).unwrap(), mine);
-    let adopt = Init { adopt: true, ..Init::default() };
+    assert_eq!(
+        std::fs::read_to_string(folder.path().join(FEATURES)).unwrap(),
+        mine
+    );
+    let adopt = Init {
+        adopt: true,
+        ..Init::default()
+    };
     init(folder.path(), &adopt);
     assert_eq!(made::<FeaturesFile>(folder.path()), mine);
-    assert!(!folder.path().join(FEATURES).exists(), "its entries are files now");
+    assert!(
+        !folder.path().join(FEATURES).exists(),
+        "its entries are files now"
+    );
     let before = everything(folder.path());
     let (_, done) = init(&folder.path().join(".forge/memory"), &adopt);
     assert!(done.created.is_empty(), "{done:?}");
@@ -135,35 +162,82 @@ fn second_run_changes_nothing() {
 #[test]
 fn where_the_memory_lies_depends_on_the_repository() {
     let plain = tempfile::tempdir().unwrap();
-    let error = init::init(plain.path(), ProjectEnvironment::default(), &Init::default()).unwrap_err();
-    assert_eq!((error.code, error.category), ("E_NOT_A_REPO", Category::NotFound));
+    let error = init::init(
+        plain.path(),
+        ProjectEnvironment::default(),
+        &Init::default(),
+    )
+    .unwrap_err();
+    assert_eq!(
+        (error.code, error.category),
+        ("E_NOT_A_REPO", Category::NotFound)
+    );
     assert!(!plain.path().join(FORGE).exists());
-    let (project, _) = init(plain.path(), &Init { no_git: true, ..Init::default() });
+    let (project, _) = init(
+        plain.path(),
+        &Init {
+            no_git: true,
+            ..Init::default()
+        },
+    );
     assert_eq!(project.git().unwrap_err().code, "E_NOT_A_REPO");
     assert!(!project.config().git.enabled && project.common_lock().is_ok());
 
     let bare = tempfile::tempdir().unwrap();
     git(bare.path(), &["init", "-q", "--bare"]);
     for no_git in [false, true] {
-        let error =
-            init::init(bare.path(), ProjectEnvironment::default(), &Init { no_git, ..Init::default() }).unwrap_err();
-        assert_eq!((error.code, error.category), ("E_BARE_REPO", Category::Refused));
+        let error = init::init(
+            bare.path(),
+            ProjectEnvironment::default(),
+            &Init {
+                no_git,
+                ..Init::default()
+            },
+        )
+        .unwrap_err();
+        assert_eq!(
+            (error.code, error.category),
+            ("E_BARE_REPO", Category::Refused)
+        );
     }
 
     // A work tree may be inside a bare repository.
     let holder = repository();
-    git(holder.path(), &["commit", "-q", "--allow-empty", "-m", "begin"]);
-    git(bare.path(), &["fetch", "-q", holder.path().to_str().unwrap(), "HEAD:refs/heads/main"]);
+    git(
+        holder.path(),
+        &["commit", "-q", "--allow-empty", "-m", "begin"],
+    );
+    git(
+        bare.path(),
+        &[
+            "fetch",
+            "-q",
+            holder.path().to_str().unwrap(),
+            "HEAD:refs/heads/main",
+        ],
+    );
     git(bare.path(), &["worktree", "add", "-q", "main", "main"]);
     let (inside, _) = init(&bare.path().join("main"), &Init::default());
-    assert_eq!(inside.root(), bare.path().join("main").canonicalize().unwrap());
+    assert_eq!(
+        inside.root(),
+        bare.path().join("main").canonicalize().unwrap()
+    );
 
     let folder = repository();
     let root = folder.path().canonicalize().unwrap();
     std::fs::create_dir_all(root.join("a/b")).unwrap();
     assert_eq!(init(&root.join("a/b"), &Init::default()).0.root(), root);
-    let (here, done) = init(&root.join("a/b"), &Init { here: true, ..Init::default() });
-    assert_eq!((here.root(), done.root.as_path()), (root.join("a/b").as_path(), root.join("a/b").as_path()));
+    let (here, done) = init(
+        &root.join("a/b"),
+        &Init {
+            here: true,
+            ..Init::default()
+        },
+    );
+    assert_eq!(
+        (here.root(), done.root.as_path()),
+        (root.join("a/b").as_path(), root.join("a/b").as_path())
+    );
     assert!(root.join("a/b/.forge/init.sh").is_file());
 
     git(&root, &["add", "-A"]);
@@ -178,7 +252,10 @@ fn where_the_memory_lies_depends_on_the_repository() {
         "{done:?}"
     );
     let guard = two.common_lock().unwrap();
-    assert!(root.join(".git/forge/lock").is_file(), "shared with the other work tree");
+    assert!(
+        root.join(".git/forge/lock").is_file(),
+        "shared with the other work tree"
+    );
     drop(guard);
 }
 
@@ -186,10 +263,23 @@ fn where_the_memory_lies_depends_on_the_repository() {
 fn git_ignores_files_of_one_clone() {
     let folder = repository();
     let (project, _) = init(folder.path(), &Init::default());
-    project.files().write(".forge/memory/short-term/sessions/2025-12-24-session-001/progress.txt", b"a\n").unwrap();
-    project.files().write(".forge/linear/outbox.jsonl", b"{}\n").unwrap();
+    project
+        .files()
+        .write(
+            ".forge/memory/short-term/sessions/2025-12-24-session-001/progress.txt",
+            b"a\n",
+        )
+        .unwrap();
+    project
+        .files()
+        .write(".forge/linear/outbox.jsonl", b"{}\n")
+        .unwrap();
     git(folder.path(), &["add", "-A"]);
-    let output = Command::new("git").args(["ls-files"]).current_dir(folder.path()).output().unwrap();
+    let output = Command::new("git")
+        .args(["ls-files"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
     let tracked = String::from_utf8(output.stdout).unwrap();
     let tracked: Vec<&str> = tracked.lines().collect();
     for path in [
@@ -201,9 +291,19 @@ fn git_ignores_files_of_one_clone() {
     ] {
         assert!(tracked.contains(&path), "{path} is not in {tracked:?}");
     }
-    for part in [".local", "focus.json", "short-term/progress.txt", "scratch", "commits.log", "branches.json", "outbox"]
-    {
-        assert!(!tracked.iter().any(|path| path.contains(part)), "{part} is in {tracked:?}");
+    for part in [
+        ".local",
+        "focus.json",
+        "short-term/progress.txt",
+        "scratch",
+        "commits.log",
+        "branches.json",
+        "outbox",
+    ] {
+        assert!(
+            !tracked.iter().any(|path| path.contains(part)),
+            "{part} is in {tracked:?}"
+        );
     }
     let attributes = |path: &str| {
         let output = Command::new("git")
@@ -215,8 +315,13 @@ fn git_ignores_files_of_one_clone() {
     };
     assert!(attributes(&format!("{KNOWLEDGE_ENTRIES}/a.json")).contains("merge: forge-json"));
     assert!(attributes(".forge/linear/active.json").contains("merge: forge-json"));
-    assert!(attributes(".forge/memory/short-term/sessions/a/progress.txt").contains("merge: union"));
-    assert!(attributes(".forge/memory/short-term/sessions/a/session.json").contains("merge: forge-json"));
+    assert!(
+        attributes(".forge/memory/short-term/sessions/a/progress.txt").contains("merge: union")
+    );
+    assert!(
+        attributes(".forge/memory/short-term/sessions/a/session.json")
+            .contains("merge: forge-json")
+    );
     assert!(attributes(".forge/memory/artifacts/code/a.rs").contains("text: unset"));
 }
 
@@ -226,11 +331,31 @@ fn repository_settings_are_set_on_request_only() {
     let (project, done) = init(folder.path(), &Init::default());
     let setting = |project: &Project, name| project.git().unwrap().setting(name).unwrap();
     assert_eq!(setting(&project, "commit.cleanup"), None);
-    assert_eq!(done.offers.iter().map(|offer| offer.option).collect::<Vec<_>>(), ["--scissors", "--merge-driver"]);
-    let (project, done) = init(folder.path(), &Init { scissors: true, merge_driver: true, ..Init::default() });
+    assert_eq!(
+        done.offers
+            .iter()
+            .map(|offer| offer.option)
+            .collect::<Vec<_>>(),
+        ["--scissors", "--merge-driver"]
+    );
+    let (project, done) = init(
+        folder.path(),
+        &Init {
+            scissors: true,
+            merge_driver: true,
+            ..Init::default()
+        },
+    );
     assert_eq!(done.settings.len(), 2);
-    assert_eq!(setting(&project, "commit.cleanup").as_deref(), Some("scissors"));
-    assert!(setting(&project, "merge.forge-json.driver").unwrap().contains("%O %A %B"));
+    assert_eq!(
+        setting(&project, "commit.cleanup").as_deref(),
+        Some("scissors")
+    );
+    assert!(
+        setting(&project, "merge.forge-json.driver")
+            .unwrap()
+            .contains("%O %A %B")
+    );
     let (_, done) = init(folder.path(), &Init::default());
     assert!(done.offers.is_empty() && done.settings.is_empty());
 }
@@ -248,7 +373,10 @@ fn adopted_features_are_never_passing() {
         r#"[{"category":"functional","description":"New chat works","steps":["Open","Click"],"passes":true},
             {"category":"style","description":"Dark mode","steps":[],"passes":false}]"#,
     );
-    put("claude-progress.txt", "Session 1: made the chat\n[10:00] not a real entry of ours\n");
+    put(
+        "claude-progress.txt",
+        "Session 1: made the chat\n[10:00] not a real entry of ours\n",
+    );
     put(
         ".beads/issues.jsonl",
         "{\"id\":\"bd-1\",\"title\":\"Export\",\"status\":\"closed\",\"issue_type\":\"feature\"}\n\
@@ -258,9 +386,17 @@ fn adopted_features_are_never_passing() {
     let token = format!("{}{}", concat!("gh", "p_"), "aB3".repeat(12));
     put(
         "MEMORY.md",
-        &format!("# Notes\n- Always run the linter first\n- the token {token}\n```\n- not a note at all\n```\n"),
+        &format!(
+            "# Notes\n- Always run the linter first\n- the token {token}\n```\n- not a note at all\n```\n"
+        ),
     );
-    let (project, done) = init(folder.path(), &Init { adopt: true, ..Init::default() });
+    let (project, done) = init(
+        folder.path(),
+        &Init {
+            adopt: true,
+            ..Init::default()
+        },
+    );
     let adopted = done.adopted.unwrap();
     assert_eq!(adopted.features, ["ADOPTED-001", "ADOPTED-002"]);
     assert_eq!(adopted.issues, ["LOCAL-1", "LOCAL-2", "LOCAL-3"]);
@@ -272,11 +408,24 @@ fn adopted_features_are_never_passing() {
     assert_eq!(adopted.progress.len(), 1);
     assert_eq!(adopted.skipped.len(), 2, "{:?}", adopted.skipped);
     assert!(!format!("{:?}", adopted.skipped).contains("aB3"));
-    assert!(!std::fs::read_to_string(folder.path().join(SCRATCH).join("proposals.md")).unwrap().contains("aB3"));
-    assert!(made::<KnowledgeFile>(folder.path()).len() < 200, "nothing is learned from notes");
+    assert!(
+        !std::fs::read_to_string(folder.path().join(SCRATCH).join("proposals.md"))
+            .unwrap()
+            .contains("aB3")
+    );
+    assert!(
+        made::<KnowledgeFile>(folder.path()).len() < 200,
+        "nothing is learned from notes"
+    );
     assert!(init::doctor(&project, false).unwrap().healthy);
     let before = everything(folder.path());
-    let (_, again) = init(folder.path(), &Init { adopt: true, ..Init::default() });
+    let (_, again) = init(
+        folder.path(),
+        &Init {
+            adopt: true,
+            ..Init::default()
+        },
+    );
     assert!(again.adopted.unwrap().features.is_empty());
     assert_eq!(everything(folder.path()), before);
 }
@@ -285,15 +434,32 @@ fn adopted_features_are_never_passing() {
 fn removed_adopted_features_stay_removed() {
     let folder = repository();
     let list = |names: &[&str]| {
-        let items: Vec<String> = names.iter().map(|name| format!(r#"{{"description":"{name}"}}"#)).collect();
-        std::fs::write(folder.path().join("feature_list.json"), format!("[{}]", items.join(","))).unwrap();
+        let items: Vec<String> = names
+            .iter()
+            .map(|name| format!(r#"{{"description":"{name}"}}"#))
+            .collect();
+        std::fs::write(
+            folder.path().join("feature_list.json"),
+            format!("[{}]", items.join(",")),
+        )
+        .unwrap();
     };
-    let adopt = || init(folder.path(), &Init { adopt: true, ..Init::default() });
+    let adopt = || {
+        init(
+            folder.path(),
+            &Init {
+                adopt: true,
+                ..Init::default()
+            },
+        )
+    };
     let ids = |done: Initialised| done.adopted.unwrap().features;
     list(&["One", "Two", "Three"]);
     let (project, done) = adopt();
     assert_eq!(ids(done), ["ADOPTED-001", "ADOPTED-002", "ADOPTED-003"]);
-    Features::new(&project).remove("ADOPTED-003", None, None).unwrap();
+    Features::new(&project)
+        .remove("ADOPTED-003", None, None)
+        .unwrap();
     assert!(ids(adopt().1).is_empty());
     list(&["One", "Two", "Three", "Four"]);
     assert_eq!(ids(adopt().1), ["ADOPTED-004"], "no number is given again");
@@ -306,23 +472,45 @@ fn removed_adopted_features_stay_removed() {
     assert_eq!(ids(adopt().1), ["ADOPTED-005"]);
     let other = tempfile::tempdir().unwrap();
     let tree = other.path().join("tree");
-    git(folder.path(), &["worktree", "add", "-q", tree.to_str().unwrap()]);
+    git(
+        folder.path(),
+        &["worktree", "add", "-q", tree.to_str().unwrap()],
+    );
     std::fs::write(tree.join("feature_list.json"), r#"[{"description":"Six"}]"#).unwrap();
-    assert_eq!(ids(init(&tree, &Init { adopt: true, ..Init::default() }).1), ["ADOPTED-006"]);
+    assert_eq!(
+        ids(init(
+            &tree,
+            &Init {
+                adopt: true,
+                ..Init::default()
+            }
+        )
+        .1),
+        ["ADOPTED-006"]
+    );
 }
 
 #[test]
 fn nothing_is_taken_over_into_a_damaged_file() {
     let folder = repository();
     init(folder.path(), &Init::default());
-    std::fs::write(folder.path().join("feature_list.json"), r#"[{"description":"One"}]"#).unwrap();
-    let damaged =
-        r#"{"schema_version":"1.0","features":[{"id":"A-001","name":"n","status":"failing","blocked_by":"A-002"}]}"#;
+    std::fs::write(
+        folder.path().join("feature_list.json"),
+        r#"[{"description":"One"}]"#,
+    )
+    .unwrap();
+    let damaged = r#"{"schema_version":"1.0","features":[{"id":"A-001","name":"n","status":"failing","blocked_by":"A-002"}]}"#;
     std::fs::write(folder.path().join(FEATURES), damaged).unwrap();
-    let options = Init { adopt: true, ..Init::default() };
+    let options = Init {
+        adopt: true,
+        ..Init::default()
+    };
     let error = init::init(folder.path(), ProjectEnvironment::default(), &options).unwrap_err();
     assert_eq!(error.category, Category::Corrupt);
-    assert_eq!(std::fs::read_to_string(folder.path().join(FEATURES)).unwrap(), damaged);
+    assert_eq!(
+        std::fs::read_to_string(folder.path().join(FEATURES)).unwrap(),
+        damaged
+    );
 }
 
 /// The file for which git keeps the folder of knowledge.
@@ -338,10 +526,18 @@ fn doctor_creates_missing_files_only() {
     std::fs::remove_dir(folder.path().join(SCRATCH)).unwrap();
     std::fs::write(folder.path().join(".forge/linear/notes.txt"), "mine").unwrap();
     std::fs::write(folder.path().join(FEATURES), "{").unwrap();
-    std::fs::set_permissions(folder.path().join(INIT), std::fs::Permissions::from_mode(0o644)).unwrap();
+    std::fs::set_permissions(
+        folder.path().join(INIT),
+        std::fs::Permissions::from_mode(0o644),
+    )
+    .unwrap();
     let before = everything(folder.path());
     let doctor = init::doctor(&project, false).unwrap();
-    let seen: Vec<_> = doctor.found.iter().map(|found| (found.path.as_str(), found.problem)).collect();
+    let seen: Vec<_> = doctor
+        .found
+        .iter()
+        .map(|found| (found.path.as_str(), found.problem))
+        .collect();
     assert_eq!(
         seen,
         [
@@ -365,9 +561,18 @@ fn doctor_creates_missing_files_only() {
 fn the_bootstrap_script_is_valid_and_starts_nothing() {
     let folder = repository();
     init(folder.path(), &Init::default());
-    let run = |args: &[&str]| Command::new("sh").args(args).arg(folder.path().join(INIT)).output().unwrap();
+    let run = |args: &[&str]| {
+        Command::new("sh")
+            .args(args)
+            .arg(folder.path().join(INIT))
+            .output()
+            .unwrap()
+    };
     assert!(run(&["-n"]).status.success());
-    assert!(run(&[]).status.success(), "without anything to set up it does nothing");
+    assert!(
+        run(&[]).status.success(),
+        "without anything to set up it does nothing"
+    );
 }
 
 #[test]
@@ -377,16 +582,34 @@ fn fresh_clone_is_healthy_and_names_the_start() {
     git(folder.path(), &["add", "-A"]);
     git(folder.path(), &["commit", "-q", "-m", "begin"]);
     let clones = tempfile::tempdir().unwrap();
-    git(clones.path(), &["clone", "-q", folder.path().to_str().unwrap(), "clone"]);
+    git(
+        clones.path(),
+        &["clone", "-q", folder.path().to_str().unwrap(), "clone"],
+    );
     let clone = clones.path().join("clone");
     git(&clone, &["config", "merge.forge-json.driver", "true"]);
-    let doctor =
-        || init::doctor(&Project::open(&clone, ProjectEnvironment::default()).unwrap().unwrap(), false).unwrap();
-    let [local] = &doctor().found[..] else { panic!("{:#?}", doctor()) };
-    assert!(doctor().healthy && local.path == LOCAL && local.problem == Problem::NotYet, "{local:?}");
+    let doctor = || {
+        init::doctor(
+            &Project::open(&clone, ProjectEnvironment::default())
+                .unwrap()
+                .unwrap(),
+            false,
+        )
+        .unwrap()
+    };
+    let [local] = &doctor().found[..] else {
+        panic!("{:#?}", doctor())
+    };
+    assert!(
+        doctor().healthy && local.path == LOCAL && local.problem == Problem::NotYet,
+        "{local:?}"
+    );
     assert_eq!(local.next.as_deref(), Some("helmdeck forge session start"));
     std::fs::remove_file(clone.join(KEPT)).unwrap();
-    assert!(!doctor().healthy, "what is part of every project is missed all the same");
+    assert!(
+        !doctor().healthy,
+        "what is part of every project is missed all the same"
+    );
 }
 
 #[test]
@@ -395,16 +618,46 @@ fn secrets_are_adopted_only_if_allowed() {
     let token = format!("{}{}", concat!("gh", "p_"), "a1B2".repeat(9));
     let list = format!("[{{\"description\":\"uses {token}\",\"passes\":false}}]");
     std::fs::write(folder.path().join("feature_list.json"), list).unwrap();
-    std::fs::write(folder.path().join("MEMORY.md"), format!("- the token of tests is {token}\n")).unwrap();
+    std::fs::write(
+        folder.path().join("MEMORY.md"),
+        format!("- the token of tests is {token}\n"),
+    )
+    .unwrap();
     let adopts = |rules: &[&str]| {
         let allow_secrets = rules.iter().map(|rule| (*rule).to_owned()).collect();
-        let (_, done) = init(folder.path(), &Init { adopt: true, allow_secrets, ..Init::default() });
+        let (_, done) = init(
+            folder.path(),
+            &Init {
+                adopt: true,
+                allow_secrets,
+                ..Init::default()
+            },
+        );
         done.adopted.unwrap()
     };
     let adopted = adopts(&["jwt"]);
-    assert_eq!((adopted.features.len(), adopted.proposals.len(), adopted.skipped.len()), (0, 0, 2), "{adopted:?}");
+    assert_eq!(
+        (
+            adopted.features.len(),
+            adopted.proposals.len(),
+            adopted.skipped.len()
+        ),
+        (0, 0, 2),
+        "{adopted:?}"
+    );
     let adopted = adopts(&["github-token"]);
-    assert_eq!((adopted.features.len(), adopted.proposals.len(), adopted.skipped.len()), (1, 1, 0), "{adopted:?}");
+    assert_eq!(
+        (
+            adopted.features.len(),
+            adopted.proposals.len(),
+            adopted.skipped.len()
+        ),
+        (1, 1, 0),
+        "{adopted:?}"
+    );
     let log = std::fs::read_to_string(folder.path().join(crate::layout::EXCEPTIONS)).unwrap();
-    assert!(log.contains("github-token") && !log.contains("a1B2"), "{log}");
+    assert!(
+        log.contains("github-token") && !log.contains("a1B2"),
+        "{log}"
+    );
 }

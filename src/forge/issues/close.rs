@@ -56,8 +56,8 @@ impl Issues<'_> {
     /// With `if_match` only an issue with this version tag is closed.
     ///
     /// # Errors
-    /// `Refused` (`E_CRITERIA`) while a criterion is open, unless a reason is given; `Stale` if the issue has another
-    /// version tag; `NotFound`; `Paused`; errors from writing.
+    /// `Refused` (`E_CRITERIA`) while a criterion is open, unless a reason is given; `Stale` if the
+    /// issue has another version tag; `NotFound`; `Paused`; errors from writing.
     pub fn done(&self, key: &str, done: &Done, if_match: Option<&str>) -> Result<Closed> {
         let project = self.project;
         project.check_not_paused()?;
@@ -65,8 +65,16 @@ impl Issues<'_> {
         let find = || -> Result<Option<Issue>> { Ok(self.read()?.find(key).cloned()) };
         let Some(issue) = find()? else {
             let record = history::find(project.files(), key)?.ok_or_else(|| absent(key))?;
-            let (key, path) = (record.issue.linear_id.clone(), history::path(record.issue.stem()));
-            return Ok(Closed { path, key, again: true, record });
+            let (key, path) = (
+                record.issue.linear_id.clone(),
+                history::path(record.issue.stem()),
+            );
+            return Ok(Closed {
+                path,
+                key,
+                again: true,
+                record,
+            });
         };
         check_match(&issue, if_match)?;
         check_criteria(&issue, done)?;
@@ -102,7 +110,10 @@ impl Issues<'_> {
             let record = Record {
                 closed_at: Some(now),
                 closed_by: Some(environment.agent.clone()),
-                anyway: done.anyway.as_deref().map(helmdeck_core::text::collapse_whitespace),
+                anyway: done
+                    .anyway
+                    .as_deref()
+                    .map(helmdeck_core::text::collapse_whitespace),
                 commits: done.commits.clone(),
                 checkpoints: work.checkpoints.clone(),
                 summary: String::new(),
@@ -111,25 +122,39 @@ impl Issues<'_> {
             let path = history::path(record.issue.stem());
             let text = history::print(&record, &work)?;
             project.files().check_secrets(&path, text.as_bytes())?;
-            let change =
-                IssueChange { kind: ChangeKind::Update, before: Some(&before), after: &record.issue, comment: None };
+            let change = IssueChange {
+                kind: ChangeKind::Update,
+                before: Some(&before),
+                after: &record.issue,
+                comment: None,
+            };
             queue::add(project, &change)?;
             // It stays open until its summary is written.
             project.files().write(&path, text.as_bytes())?;
             Ok((record, path))
         })?;
         let key = record.issue.linear_id.clone();
-        // The summary holds the issue. Its own file stays where a merge can bring what others write into it.
+        // The summary holds the issue. Its own file stays where a merge can bring what others write
+        // into it.
         let own = store::path(record.issue.stem());
         if !shared.contains(&own) {
             store::forget(project.files(), &own)?;
         }
-        let event =
-            data::IssueChanged { key: key.clone(), what: "done".to_owned(), from, to: record.issue.state.clone() };
+        let event = data::IssueChanged {
+            key: key.clone(),
+            what: "done".to_owned(),
+            from,
+            to: record.issue.state.clone(),
+        };
         events::emit(project, Subject::Linear, event);
         let mut record = history::find(project.files(), &key)?.unwrap_or(record);
         record.commits = work.commits.into_iter().map(|(oid, _)| oid).collect();
-        Ok(Closed { key, again: false, path, record })
+        Ok(Closed {
+            key,
+            again: false,
+            path,
+            record,
+        })
     }
 
     /// Returns an issue if it is open and can be closed; `None` if it is closed, or unknown here.
@@ -137,7 +162,9 @@ impl Issues<'_> {
     /// # Errors
     /// As [`Self::done`].
     pub(crate) fn closable(&self, key: &str, done: &Done) -> Result<Option<Issue>> {
-        let Some(issue) = self.read()?.find(key).cloned() else { return Ok(None) };
+        let Some(issue) = self.read()?.find(key).cloned() else {
+            return Ok(None);
+        };
         check_criteria(&issue, done)?;
         Ok(Some(issue))
     }
@@ -155,8 +182,14 @@ impl Issues<'_> {
         }
         let record = history::find(project.files(), key)?.ok_or_else(|| absent(key))?;
         let now = project.environment().now().seconds();
-        let closed = record.closed_at.map(|at| format!(" on {at}")).unwrap_or_default();
-        let why = record.anyway.map(|why| format!(" ({why})")).unwrap_or_default();
+        let closed = record
+            .closed_at
+            .map(|at| format!(" on {at}"))
+            .unwrap_or_default();
+        let why = record
+            .anyway
+            .map(|why| format!(" ({why})"))
+            .unwrap_or_default();
         let mut issue = record.issue;
         let from = issue.state.take();
         issue.state = Some(OPEN.to_owned());
@@ -171,11 +204,18 @@ impl Issues<'_> {
                 other: Members::default(),
             });
         }
-        let closed = Issue { state: from.clone(), ..issue.clone() };
+        let closed = Issue {
+            state: from.clone(),
+            ..issue.clone()
+        };
         queue::mark_changed(&closed, &mut issue);
         let path = history::path(issue.stem());
         let issue = self.change(Source::Local, |active, _| {
-            if !active.issues.iter().any(|other| other.linear_id == issue.linear_id) {
+            if !active
+                .issues
+                .iter()
+                .any(|other| other.linear_id == issue.linear_id)
+            {
                 active.issues.push(issue.clone());
             }
             Ok(issue)
@@ -194,7 +234,12 @@ impl Issues<'_> {
 
 /// Refuses to close an issue with open criteria without a reason.
 fn check_criteria(issue: &Issue, done: &Done) -> Result<()> {
-    if done.cancelled || done.anyway.as_deref().is_some_and(|why| !why.trim().is_empty()) {
+    if done.cancelled
+        || done
+            .anyway
+            .as_deref()
+            .is_some_and(|why| !why.trim().is_empty())
+    {
         return Ok(());
     }
     let open: Vec<String> = (1..)
@@ -206,7 +251,11 @@ fn check_criteria(issue: &Issue, done: &Done) -> Result<()> {
         return Ok(());
     }
     let key = &issue.linear_id;
-    let message = format!("{key} is not done, for {} of its criteria are open: {}", open.len(), open.join("; "));
+    let message = format!(
+        "{key} is not done, for {} of its criteria are open: {}",
+        open.len(),
+        open.join("; ")
+    );
     Err(Error::new(Category::Refused, "E_CRITERIA", message)
         .hint(format!(
             "mark what holds: helmdeck forge issue set {key} --check NUMBER; or say why it is closed all the same, \

@@ -7,7 +7,8 @@ use super::names::Numbers;
 use super::store::{self, Source};
 use super::text::{body, criterion, key, keys, labels, priority, some, title};
 use super::{
-    Active, AgentState, Checked, Comment, Criterion, Issue, Issues, LOCAL, MemoryTrace, OPEN, absent, history,
+    Active, AgentState, Checked, Comment, Criterion, Issue, Issues, LOCAL, MemoryTrace, OPEN,
+    absent, history,
 };
 use crate::error::{Error, Result};
 use crate::json::Members;
@@ -60,7 +61,8 @@ pub struct Add {
     /// What led to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_from: Option<String>,
-    /// The artifact with the context at its creation: see [`Artifacts::snapshot`](crate::artifacts::Artifacts::snapshot).
+    /// The artifact with the context at its creation: see
+    /// [`Artifacts::snapshot`](crate::artifacts::Artifacts::snapshot).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_snapshot: Option<String>,
 }
@@ -164,8 +166,8 @@ impl Issues<'_> {
     /// Adds an issue with the next local key.
     ///
     /// # Errors
-    /// `Usage` for a malformed text or key, and for a circle of blockers; `NotFound` for an unknown local blocker;
-    /// errors from writing.
+    /// `Usage` for a malformed text or key, and for a circle of blockers; `NotFound` for an unknown
+    /// local blocker; errors from writing.
     pub fn add(&self, add: &Add) -> Result<Changed> {
         let project = self.project;
         project.check_not_paused()?;
@@ -188,7 +190,11 @@ impl Issues<'_> {
             kind: Some(some("type", add.kind.as_deref())?.unwrap_or_else(|| "task".to_owned())),
             memory_trace: (trace != MemoryTrace::default()).then_some(trace),
             agent_state: (agent != AgentState::default()).then_some(agent),
-            acceptance_criteria: add.criteria.iter().map(|text| criterion(text)).collect::<Result<_>>()?,
+            acceptance_criteria: add
+                .criteria
+                .iter()
+                .map(|text| criterion(text))
+                .collect::<Result<_>>()?,
             state: Some(OPEN.to_owned()),
             priority: add.priority.map(priority).transpose()?,
             labels: labels(&add.labels)?,
@@ -219,13 +225,23 @@ impl Issues<'_> {
     /// `NotFound`; `Stale`; `Refused` for the state `Done`; as [`Self::add`].
     pub fn set(&self, key_of: &str, edit: &Edit, if_match: Option<&str>) -> Result<Changed> {
         self.project.check_not_paused()?;
-        if edit.state.as_deref().is_some_and(|state| state.trim().eq_ignore_ascii_case(super::DONE)) {
-            return Err(Error::refused(format!("{key_of} is done when it is closed: its criteria are looked at then"))
-                .next(format!("helmdeck forge issue done {key_of}")));
+        if edit
+            .state
+            .as_deref()
+            .is_some_and(|state| state.trim().eq_ignore_ascii_case(super::DONE))
+        {
+            return Err(Error::refused(format!(
+                "{key_of} is done when it is closed: its criteria are looked at then"
+            ))
+            .next(format!("helmdeck forge issue done {key_of}")));
         }
         let done = history::keys(self.project.files())?;
         let others = self.read()?;
-        let features = edit.features.as_ref().map(|ids| self.known_features(ids)).transpose()?;
+        let features = edit
+            .features
+            .as_ref()
+            .map(|ids| self.known_features(ids))
+            .transpose()?;
         let (issue, warnings) = self.change_one(key_of, if_match, |issue| {
             apply(edit, issue)?;
             if let Some(features) = features {
@@ -238,7 +254,11 @@ impl Issues<'_> {
 
     /// Refuses features that do not exist, and returns the others in their order, each once.
     fn known_features(&self, ids: &[String]) -> Result<Vec<String>> {
-        let mut all: Vec<String> = ids.iter().map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()).collect();
+        let mut all: Vec<String> = ids
+            .iter()
+            .map(|id| id.trim().to_owned())
+            .filter(|id| !id.is_empty())
+            .collect();
         all.sort();
         all.dedup();
         if all.is_empty() {
@@ -259,7 +279,8 @@ impl Issues<'_> {
         let project = self.project;
         project.check_not_paused()?;
         let environment = project.environment();
-        let said = body("comment", Some(&comment.text))?.ok_or_else(|| Error::usage("a comment says something"))?;
+        let said = body("comment", Some(&comment.text))?
+            .ok_or_else(|| Error::usage("a comment says something"))?;
         let by = some("by", comment.by.as_deref())?.unwrap_or_else(|| environment.agent.clone());
         let comment = Comment {
             id: environment.uuid().to_string(),
@@ -277,7 +298,8 @@ impl Issues<'_> {
 
     /// Changes issues for a tracker: the outbox is not told.
     ///
-    /// Issues that are missing afterwards are removed. The locks are held: `change` waits for nothing.
+    /// Issues that are missing afterwards are removed. The locks are held: `change` waits for
+    /// nothing.
     ///
     /// # Errors
     /// The errors of `change`; `Usage` (`E_INVALID`, `E_CYCLE`), `Corrupt`, `Secret`, `Locked`.
@@ -287,7 +309,11 @@ impl Issues<'_> {
 }
 
 pub(super) fn changed(issue: Issue, warnings: Vec<String>) -> Result<Changed> {
-    Ok(Changed { etag: store::etag(&issue)?, issue, warnings })
+    Ok(Changed {
+        etag: store::etag(&issue)?,
+        issue,
+        warnings,
+    })
 }
 
 fn apply(edit: &Edit, issue: &mut Issue) -> Result<()> {
@@ -317,17 +343,31 @@ fn apply(edit: &Edit, issue: &mut Issue) -> Result<()> {
         issue.blocked_by = keys(all)?;
     }
     if let Some(parent) = &edit.parent {
-        let parent = if parent.trim().is_empty() { None } else { Some(key(parent)?) };
+        let parent = if parent.trim().is_empty() {
+            None
+        } else {
+            Some(key(parent)?)
+        };
         let trace = issue.memory_trace.get_or_insert_with(MemoryTrace::default);
         trace.parent_issue = parent;
-        issue.memory_trace = issue.memory_trace.take().filter(|trace| *trace != MemoryTrace::default());
+        issue.memory_trace = issue
+            .memory_trace
+            .take()
+            .filter(|trace| *trace != MemoryTrace::default());
     }
     if edit.persona.is_some() || edit.mode.is_some() || edit.complexity.is_some() {
         let agent = issue.agent_state.get_or_insert_with(AgentState::default);
         text("persona", &edit.persona, &mut agent.assigned_persona)?;
         text("mode", &edit.mode, &mut agent.harness_mode)?;
-        text("complexity", &edit.complexity, &mut agent.estimated_complexity)?;
-        issue.agent_state = issue.agent_state.take().filter(|agent| *agent != AgentState::default());
+        text(
+            "complexity",
+            &edit.complexity,
+            &mut agent.estimated_complexity,
+        )?;
+        issue.agent_state = issue
+            .agent_state
+            .take()
+            .filter(|agent| *agent != AgentState::default());
     }
     if let Some(all) = &edit.criteria {
         let old = std::mem::take(&mut issue.acceptance_criteria);
@@ -347,14 +387,25 @@ fn apply(edit: &Edit, issue: &mut Issue) -> Result<()> {
 fn check(issue: &mut Issue, mark: &CriterionDone) -> Result<()> {
     let wanted = mark.criterion.trim();
     let all = &issue.acceptance_criteria;
-    let by_number = wanted.parse::<usize>().ok().and_then(|number| number.checked_sub(1)).filter(|at| *at < all.len());
-    let at = by_number.or_else(|| all.iter().position(|criterion| criterion.text() == wanted)).ok_or_else(|| {
-        Error::not_found(format!("{} has no criterion {wanted:?}", issue.linear_id))
-            .next(format!("helmdeck forge issue show {}", issue.linear_id))
-    })?;
-    let Some(slot) = issue.acceptance_criteria.get_mut(at) else { return Ok(()) };
+    let by_number = wanted
+        .parse::<usize>()
+        .ok()
+        .and_then(|number| number.checked_sub(1))
+        .filter(|at| *at < all.len());
+    let at = by_number
+        .or_else(|| all.iter().position(|criterion| criterion.text() == wanted))
+        .ok_or_else(|| {
+            Error::not_found(format!("{} has no criterion {wanted:?}", issue.linear_id))
+                .next(format!("helmdeck forge issue show {}", issue.linear_id))
+        })?;
+    let Some(slot) = issue.acceptance_criteria.get_mut(at) else {
+        return Ok(());
+    };
     let mut checked = match slot {
-        Criterion::Text(text) => Checked { text: text.clone(), ..Checked::default() },
+        Criterion::Text(text) => Checked {
+            text: text.clone(),
+            ..Checked::default()
+        },
         Criterion::Checked(checked) => checked.clone(),
     };
     checked.done = mark.done;
@@ -368,11 +419,21 @@ fn check(issue: &mut Issue, mark: &CriterionDone) -> Result<()> {
 /// Refuses unknown local keys, and returns warnings about unknown ones of a tracker.
 fn known(active: &Active, done: &[String], issue: &Issue) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
-    for key in issue.blocked_by.iter().map(String::as_str).chain(issue.parent()) {
-        if active.issues.iter().any(|other| other.answers_to(key)) || done.iter().any(|done| done == key) {
+    for key in issue
+        .blocked_by
+        .iter()
+        .map(String::as_str)
+        .chain(issue.parent())
+    {
+        if active.issues.iter().any(|other| other.answers_to(key))
+            || done.iter().any(|done| done == key)
+        {
             continue;
         }
-        if key.strip_prefix(LOCAL).is_some_and(|rest| rest.starts_with('-')) {
+        if key
+            .strip_prefix(LOCAL)
+            .is_some_and(|rest| rest.starts_with('-'))
+        {
             return Err(absent(key));
         }
         warnings.push(format!("{key} is not known here: it counts as not done"));

@@ -1,7 +1,7 @@
 //! Issues that are done: `linear/history/<KEY>.md`.
 //!
-//! The file has front matter for programs and a summary for people. The front matter holds the whole issue, so that
-//! it can be opened again without a loss.
+//! The file has front matter for programs and a summary for people. The front matter holds the
+//! whole issue, so that it can be opened again without a loss.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -69,7 +69,10 @@ pub(super) fn path(name: &str) -> String {
 
 /// Returns the keys of the issues that are done, sorted by name.
 pub(crate) fn keys(files: &Files) -> Result<Vec<String>> {
-    Ok(Names::read(files)?.done().map(|(key, _)| key.to_owned()).collect())
+    Ok(Names::read(files)?
+        .done()
+        .map(|(key, _)| key.to_owned())
+        .collect())
 }
 
 /// Returns all issues that are done.
@@ -85,8 +88,18 @@ pub(super) fn all(files: &Files) -> Result<Vec<Record>> {
 /// Returns the earlier keys of the issues that are done. What cannot be read has none.
 pub(crate) fn closed_aliases(files: &Files) -> HashSet<String> {
     let names = Names::read(files).unwrap_or_default();
-    let records = names.done().filter_map(|(key, _)| read(files, &names, key).ok().flatten());
-    records.flat_map(|record| record.issue.earlier_keys().map(str::to_owned).collect::<Vec<_>>()).collect()
+    let records = names
+        .done()
+        .filter_map(|(key, _)| read(files, &names, key).ok().flatten());
+    records
+        .flat_map(|record| {
+            record
+                .issue
+                .earlier_keys()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 /// Returns an issue that is done, by its key or an earlier one.
@@ -94,16 +107,30 @@ pub(super) fn find(files: &Files, key: &str) -> Result<Option<Record>> {
     let names = Names::read(files)?;
     match read(files, &names, &names.resolve(key))? {
         Some(record) if record.issue.answers_to(key) => Ok(Some(record)),
-        _ => Ok(all(files)?.into_iter().find(|record| record.issue.answers_to(key))),
+        _ => Ok(all(files)?
+            .into_iter()
+            .find(|record| record.issue.answers_to(key))),
     }
 }
 
 fn read(files: &Files, names: &Names, key: &str) -> Result<Option<Record>> {
-    let Some(mut record) = closed(files, names, key)? else { return Ok(None) };
+    let Some(mut record) = closed(files, names, key)? else {
+        return Ok(None);
+    };
     // A merge may have brought an edit or a comment of another branch.
     if let Some(own) = super::store::of_closed(files, names, key)? {
-        let Issue { state, git_refs, updated_at, .. } = record.issue;
-        record.issue = Issue { state, git_refs, updated_at, ..own };
+        let Issue {
+            state,
+            git_refs,
+            updated_at,
+            ..
+        } = record.issue;
+        record.issue = Issue {
+            state,
+            git_refs,
+            updated_at,
+            ..own
+        };
     } else {
         super::store::add_comments(files, &mut record.issue)?;
     }
@@ -112,8 +139,12 @@ fn read(files: &Files, names: &Names, key: &str) -> Result<Option<Record>> {
 
 /// Returns an issue as it was when it was closed; `None` if it is not.
 pub(super) fn closed(files: &Files, names: &Names, key: &str) -> Result<Option<Record>> {
-    let Some(name) = names.get(key).and_then(Name::summary) else { return Ok(None) };
-    let Some(mut record) = parsed(files, &name)? else { return Ok(None) };
+    let Some(name) = names.get(key).and_then(Name::summary) else {
+        return Ok(None);
+    };
+    let Some(mut record) = parsed(files, &name)? else {
+        return Ok(None);
+    };
     names.put(&mut record.issue, key);
     record.summary = headed(&record);
     Ok(Some(record))
@@ -121,11 +152,17 @@ pub(super) fn closed(files: &Files, names: &Names, key: &str) -> Result<Option<R
 
 /// Reads the file of an issue that is done.
 pub(super) fn parsed(files: &Files, name: &str) -> Result<Option<Record>> {
-    let Some(bytes) = files.read(&path(name))? else { return Ok(None) };
+    let Some(bytes) = files.read(&path(name))? else {
+        return Ok(None);
+    };
     let (key, mark) = marks::split(name);
     let mut record = parse(key, &String::from_utf8_lossy(&bytes)).map_err(|what| {
-        Error::new(Category::Corrupt, "E_CORRUPT", format!("{}: {what}", path(name)))
-            .hint("mend its front matter, or take the file of an earlier commit")
+        Error::new(
+            Category::Corrupt,
+            "E_CORRUPT",
+            format!("{}: {what}", path(name)),
+        )
+        .hint("mend its front matter, or take the file of an earlier commit")
     })?;
     record.issue.file = mark.map(|_| name.to_owned());
     Ok(Some(record))
@@ -143,7 +180,9 @@ fn headed(record: &Record) -> String {
 /// Writes a record that has another key now, with the summary that it has.
 pub(super) fn renew(files: &Files, record: &Record) -> Result<()> {
     let printed = print(record, &Work::default())?;
-    let front = printed.split_once(END).map_or(printed.as_str(), |(front, _)| front);
+    let front = printed
+        .split_once(END)
+        .map_or(printed.as_str(), |(front, _)| front);
     let text = format!("{front}{END}\n{}", headed(record));
     let path = path(record.issue.stem());
     files.check_secrets(&path, text.as_bytes())?;
@@ -159,7 +198,10 @@ pub(super) fn absorb(issue: &mut Issue, other: &Issue) {
         }
     }
     let (own, others) = (issue.stem().to_owned(), other.aliases.clone());
-    add(&mut issue.aliases, others.into_iter().filter(|alias| *alias != own));
+    add(
+        &mut issue.aliases,
+        others.into_iter().filter(|alias| *alias != own),
+    );
 }
 
 /// Takes the front matter of a second version out of a text that git made of the lines of both.
@@ -169,7 +211,8 @@ fn without_second_front(body: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for line in body.lines() {
         let is_member = |line: &&str| {
-            line.split_once(": ").is_some_and(|(name, _)| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
+            line.split_once(": ")
+                .is_some_and(|(name, _)| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
         };
         if line == FENCE && kept.last().is_some_and(is_member) {
             while kept.last().is_some_and(is_member) {
@@ -188,12 +231,31 @@ fn without_second_front(body: &str) -> String {
 
 /// Reads the text of a file. One that somebody wrote freely is an issue with that summary.
 fn parse(key: &str, text: &str) -> Result<Record, String> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
-    let front = text.strip_prefix("---\n").and_then(|rest| rest.split_once("\n---\n"));
+    let text = text
+        .strip_prefix('\u{feff}')
+        .unwrap_or(text)
+        .replace("\r\n", "\n");
+    let front = text
+        .strip_prefix("---\n")
+        .and_then(|rest| rest.split_once("\n---\n"));
     let Some((front, body)) = front else {
-        let title = text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or(key).trim().to_owned();
-        let issue = Issue { linear_id: key.to_owned(), title, state: Some(DONE.to_owned()), ..Issue::default() };
-        return Ok(Record { issue, summary: text, ..Record::default() });
+        let title = text
+            .lines()
+            .find_map(|line| line.strip_prefix("# "))
+            .unwrap_or(key)
+            .trim()
+            .to_owned();
+        let issue = Issue {
+            linear_id: key.to_owned(),
+            title,
+            state: Some(DONE.to_owned()),
+            ..Issue::default()
+        };
+        return Ok(Record {
+            issue,
+            summary: text,
+            ..Record::default()
+        });
     };
     let member = |name: &str| {
         front
@@ -201,9 +263,13 @@ fn parse(key: &str, text: &str) -> Result<Record, String> {
             .find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
             .filter(|v| !v.is_empty())
     };
-    let words = |name: &str| member(name).map(|text| serde_json::from_str(text).unwrap_or_else(|_| text.to_owned()));
+    let words = |name: &str| {
+        member(name).map(|text| serde_json::from_str(text).unwrap_or_else(|_| text.to_owned()))
+    };
     let list = |name: &str| -> Vec<String> {
-        member(name).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+        member(name)
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default()
     };
     let mut issue: Issue = match member("issue") {
         Some(text) => serde_json::from_str(text).map_err(|error| format!("issue: {error}"))?,
@@ -217,8 +283,12 @@ fn parse(key: &str, text: &str) -> Result<Record, String> {
     if issue.linear_id != key {
         return Err(format!("it is the issue {:?}", issue.linear_id));
     }
-    // Git keeps the lines of both sides of a merge: the first counts, and nobody's comments are lost.
-    let others = text.lines().filter_map(|line| line.strip_prefix("issue: ")).skip(1);
+    // Git keeps the lines of both sides of a merge: the first counts, and nobody's comments are
+    // lost.
+    let others = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("issue: "))
+        .skip(1);
     for other in others.filter_map(|other| serde_json::from_str::<Issue>(other).ok()) {
         if other.linear_id == issue.linear_id {
             absorb(&mut issue, &other);
@@ -239,18 +309,37 @@ fn parse(key: &str, text: &str) -> Result<Record, String> {
 pub(super) fn print(record: &Record, work: &Work) -> Result<String> {
     let json = |value: &dyn erased::Json| value.text();
     // The number that its files have.
-    let issue = &Issue { linear_id: marks::split(record.issue.stem()).0.to_owned(), ..record.issue.clone() };
-    let mut text = format!("{FENCE}\nlinear_id: {}\ntitle: {}\n", issue.linear_id, json(&issue.title)?);
+    let issue = &Issue {
+        linear_id: marks::split(record.issue.stem()).0.to_owned(),
+        ..record.issue.clone()
+    };
+    let mut text = format!(
+        "{FENCE}\nlinear_id: {}\ntitle: {}\n",
+        issue.linear_id,
+        json(&issue.title)?
+    );
     let mut member = |name: &str, value: Option<String>| {
         if let Some(value) = value {
             let _ = writeln!(text, "{name}: {value}");
         }
     };
-    member("type", issue.kind.as_ref().map(|kind| json(kind)).transpose()?);
-    member("state", issue.state.as_ref().map(|state| json(state)).transpose()?);
+    member(
+        "type",
+        issue.kind.as_ref().map(|kind| json(kind)).transpose()?,
+    );
+    member(
+        "state",
+        issue.state.as_ref().map(|state| json(state)).transpose()?,
+    );
     member("closed_at", record.closed_at.map(|at| at.to_string()));
-    member("closed_by", record.closed_by.as_ref().map(|by| json(by)).transpose()?);
-    member("anyway", record.anyway.as_ref().map(|why| json(why)).transpose()?);
+    member(
+        "closed_by",
+        record.closed_by.as_ref().map(|by| json(by)).transpose()?,
+    );
+    member(
+        "anyway",
+        record.anyway.as_ref().map(|why| json(why)).transpose()?,
+    );
     member("commits", Some(json(&record.commits)?));
     member("checkpoints", Some(json(&record.checkpoints)?));
     member("issue", Some(json(issue)?));
@@ -270,7 +359,8 @@ mod erased {
 
     impl<T: serde::Serialize> Json for T {
         fn text(&self) -> Result<String> {
-            serde_json::to_string(self).map_err(|error| Error::new(Category::Failed, "E_FAILED", error.to_string()))
+            serde_json::to_string(self)
+                .map_err(|error| Error::new(Category::Failed, "E_FAILED", error.to_string()))
         }
     }
 }
@@ -285,15 +375,32 @@ fn summary(record: &Record, work: &Work) -> String {
         }
     };
     let items = |all: &[String]| all.iter().map(|one| format!("- {one}")).collect::<Vec<_>>();
-    part("About", issue.description.iter().map(|text| text.trim().to_owned()).collect());
+    part(
+        "About",
+        issue
+            .description
+            .iter()
+            .map(|text| text.trim().to_owned())
+            .collect(),
+    );
     part("What", items(&work.what));
     part("Why", work.why.clone());
     part("Learned", items(&work.learned));
-    part("Acceptance criteria", issue.acceptance_criteria.iter().map(criterion).collect());
+    part(
+        "Acceptance criteria",
+        issue.acceptance_criteria.iter().map(criterion).collect(),
+    );
     part("Closed anyway", record.anyway.clone().into_iter().collect());
     // The last commit gets another id when this file is added to it.
     let line = |(oid, subject): &(String, String)| {
-        format!("- {}", if subject.is_empty() { oid.get(..12).unwrap_or(oid) } else { subject })
+        format!(
+            "- {}",
+            if subject.is_empty() {
+                oid.get(..12).unwrap_or(oid)
+            } else {
+                subject
+            }
+        )
     };
     part("Commits", work.commits.iter().map(line).collect());
     part("Checkpoints", items(&record.checkpoints));
@@ -303,16 +410,24 @@ fn summary(record: &Record, work: &Work) -> String {
 fn criterion(criterion: &Criterion) -> String {
     let mark = if criterion.is_done() { 'x' } else { ' ' };
     let evidence = match criterion {
-        Criterion::Checked(checked) => checked.evidence.as_ref().map(|evidence| format!(" ({evidence})")),
+        Criterion::Checked(checked) => checked
+            .evidence
+            .as_ref()
+            .map(|evidence| format!(" ({evidence})")),
         Criterion::Text(_) => None,
     };
-    format!("- [{mark}] {}{}", criterion.text(), evidence.unwrap_or_default())
+    format!(
+        "- [{mark}] {}{}",
+        criterion.text(),
+        evidence.unwrap_or_default()
+    )
 }
 
 /// Which commits mean an issue that has or had a number of another one.
 ///
-/// A commit that names the number was made where one of them was: its tree has the file of that one alone, or it brings one of
-/// them, as the squashed merge of a branch does. Else the one that kept the number is meant.
+/// A commit that names the number was made where one of them was: its tree has the file of that one
+/// alone, or it brings one of them, as the squashed merge of a branch does. Else the one that kept
+/// the number is meant.
 struct Meant<'a> {
     git: &'a Git,
     issue: &'a Issue,
@@ -325,17 +440,27 @@ impl Meant<'_> {
         if key != self.issue.linear_id && !self.issue.earlier_keys().any(|earlier| earlier == key) {
             return false;
         }
-        let (own, others): (Vec<_>, Vec<_>) =
-            self.names.named(key).partition(|(_, now)| *now == self.issue.linear_id || self.issue.answers_to(now));
+        let (own, others): (Vec<_>, Vec<_>) = self
+            .names
+            .named(key)
+            .partition(|(_, now)| *now == self.issue.linear_id || self.issue.answers_to(now));
         if others.is_empty() {
             return true;
         }
-        let has = |commit: &Oid, all: &[(String, &str)]| all.iter().any(|(name, _)| self.has(commit, name));
+        let has = |commit: &Oid, all: &[(String, &str)]| {
+            all.iter().any(|(name, _)| self.has(commit, name))
+        };
         let parent = || self.git.resolve(&format!("{commit}^")).ok().flatten();
         match (has(commit, &own), has(commit, &others)) {
             (true, true) => {
-                let before = parent().map_or((true, true), |parent| (has(&parent, &own), has(&parent, &others)));
-                if before.0 == before.1 { self.keeps(key) } else { before.1 }
+                let before = parent().map_or((true, true), |parent| {
+                    (has(&parent, &own), has(&parent, &others))
+                });
+                if before.0 == before.1 {
+                    self.keeps(key)
+                } else {
+                    before.1
+                }
             }
             (false, false) => self.keeps(key),
             (is_here, _) => is_here,
@@ -349,7 +474,12 @@ impl Meant<'_> {
     fn has(&self, commit: &Oid, name: &str) -> bool {
         let folder = self.git.memory().strip_suffix(FORGE).unwrap_or_default();
         let paths = [super::store::path(name), path(name)];
-        paths.iter().any(|path| matches!(self.git.file_at(commit, &format!("{folder}{path}")), Ok(Some(_))))
+        paths.iter().any(|path| {
+            matches!(
+                self.git.file_at(commit, &format!("{folder}{path}")),
+                Ok(Some(_))
+            )
+        })
     }
 }
 
@@ -365,21 +495,31 @@ pub(super) fn work(project: &Project, issue: &Issue) -> Work {
     }
     if let Ok(checkpoints) = Checkpoints::new(project).list() {
         let closes = |manifest: &crate::checkpoints::Manifest| {
-            manifest.linear_issues_closed.iter().any(|key| issue.answers_to(key))
+            manifest
+                .linear_issues_closed
+                .iter()
+                .any(|key| issue.answers_to(key))
         };
         let mine = checkpoints.into_iter().rev().filter(|checkpoint| {
             let key = checkpoint.name.rsplit_once("-v").map(|(key, _)| key);
-            key.is_some_and(|key| issue.answers_to(key)) || checkpoint.manifest.as_ref().is_some_and(closes)
+            key.is_some_and(|key| issue.answers_to(key))
+                || checkpoint.manifest.as_ref().is_some_and(closes)
         });
         work.checkpoints = mine.map(|checkpoint| checkpoint.tag).collect();
     }
     if let Ok(file) = Knowledge::new(project).read() {
-        let learned = file.entries().filter(|entry| mine(entry.trace.linear.as_deref()));
+        let learned = file
+            .entries()
+            .filter(|entry| mine(entry.trace.linear.as_deref()));
         add(
             &mut work.learned,
             learned.map(|entry| {
-                let texts: Vec<&str> =
-                    entry.texts().iter().map(|(_, text)| *text).filter(|text| !text.is_empty()).collect();
+                let texts: Vec<&str> = entry
+                    .texts()
+                    .iter()
+                    .map(|(_, text)| *text)
+                    .filter(|text| !text.is_empty())
+                    .collect();
                 texts.join(": ")
             }),
         );
@@ -391,26 +531,41 @@ pub(super) fn work(project: &Project, issue: &Issue) -> Work {
 fn commits(project: &Project, meant: &Meant<'_>, work: &mut Work) {
     let (closing, issue) = (Closing::of(project.config()), meant.issue);
     // No commit names an issue before it is there, but for clocks.
-    let since = issue.created_at.map(|at| helmdeck_git::since(checkpoints::since(at)));
+    let since = issue
+        .created_at
+        .map(|at| helmdeck_git::since(checkpoints::since(at)));
     let limit = format!("--max-count={COMMITS}");
-    let options: Vec<&str> = [limit.as_str()].into_iter().chain(since.as_deref()).collect();
+    let options: Vec<&str> = [limit.as_str()]
+        .into_iter()
+        .chain(since.as_deref())
+        .collect();
     let commits = meant.git.log_of(&options, "HEAD", &[]).unwrap_or_default();
     for (commit, text) in commits.into_iter().rev() {
         // Parsing a whole message is slower than searching for a word.
-        let names = issue.earlier_keys().chain([issue.linear_id.as_str()]).any(|key| text.contains(key));
+        let names = issue
+            .earlier_keys()
+            .chain([issue.linear_id.as_str()])
+            .any(|key| text.contains(key));
         if !names && !closing.closes(&text, &issue.linear_id) {
             continue;
         }
         let mine = |key: Option<&str>| key.is_some_and(|key| meant.is_its(&commit.oid, key));
         let parsed = message::parse(&text);
-        if closing.closes(&text, &issue.linear_id) && !parsed.messages.iter().any(|message| mine(message.key())) {
+        if closing.closes(&text, &issue.linear_id)
+            && !parsed.messages.iter().any(|message| mine(message.key()))
+        {
             // Written by a person, or by a merge on GitHub.
             work.commits.push((commit.oid.to_string(), commit.subject));
             continue;
         }
-        let messages: Vec<_> = parsed.messages.iter().filter(|message| mine(message.key())).collect();
+        let messages: Vec<_> = parsed
+            .messages
+            .iter()
+            .filter(|message| mine(message.key()))
+            .collect();
         if let Some(first) = messages.first() {
-            work.commits.push((commit.oid.to_string(), first.subject.clone()));
+            work.commits
+                .push((commit.oid.to_string(), first.subject.clone()));
         }
         for message in messages {
             add(&mut work.what, message.what.iter().cloned());
@@ -428,12 +583,22 @@ fn commits(project: &Project, meant: &Meant<'_>, work: &mut Work) {
 
 /// Adds commits by their ids, each once. A commit that is not here has no subject.
 pub(super) fn add_commits(project: &Project, work: &mut Work, ids: &[String]) {
-    for id in ids.iter().filter(|id| id.len() >= 7 && id.bytes().all(|byte| byte.is_ascii_hexdigit())) {
+    for id in ids
+        .iter()
+        .filter(|id| id.len() >= 7 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    {
         if work.commits.iter().any(|(known, _)| known == id) {
             continue;
         }
-        let here = project.git().ok().and_then(|git| git.log(id, 1).ok()).and_then(|log| log.into_iter().next());
-        work.commits.push((id.clone(), here.map(|commit| commit.subject).unwrap_or_default()));
+        let here = project
+            .git()
+            .ok()
+            .and_then(|git| git.log(id, 1).ok())
+            .and_then(|log| log.into_iter().next());
+        work.commits.push((
+            id.clone(),
+            here.map(|commit| commit.subject).unwrap_or_default(),
+        ));
     }
 }
 
@@ -454,9 +619,14 @@ mod tests {
 
     #[test]
     fn a_record_reads_back_as_it_was_written() {
-        let issue: Issue = serde_json::from_str(include_str!("../../forge_documents/fixtures/issue.json")).unwrap();
+        let issue: Issue =
+            serde_json::from_str(include_str!("../../forge_documents/fixtures/issue.json"))
+                .unwrap();
         let record = Record {
-            issue: Issue { state: Some(DONE.to_owned()), ..issue },
+            issue: Issue {
+                state: Some(DONE.to_owned()),
+                ..issue
+            },
             closed_at: Some(Time::parse("2025-12-24T12:00:00Z").unwrap()),
             closed_by: Some("Forge: \"the\" agent".to_owned()),
             anyway: Some("no time".to_owned()),
@@ -473,7 +643,12 @@ mod tests {
         };
         let text = print(&record, &work).unwrap();
         let read = parse("SX9-123", &text).unwrap();
-        assert!(read.summary.starts_with("# SX9-123: Wire ATLAS daemon to NATS\n"), "{}", read.summary);
+        assert!(
+            read.summary
+                .starts_with("# SX9-123: Wire ATLAS daemon to NATS\n"),
+            "{}",
+            read.summary
+        );
         for part in [
             "## What\n\n- Connect",
             "## Why\n\nIt was",
@@ -483,14 +658,27 @@ mod tests {
         ] {
             assert!(read.summary.contains(part), "{part}: {}", read.summary);
         }
-        assert_eq!(Record { summary: String::new(), ..read }, record);
-        assert_eq!(parse("SX9-123", &text.replace('\n', "\r\n")).unwrap().issue, record.issue);
+        assert_eq!(
+            Record {
+                summary: String::new(),
+                ..read
+            },
+            record
+        );
+        assert_eq!(
+            parse("SX9-123", &text.replace('\n', "\r\n")).unwrap().issue,
+            record.issue
+        );
     }
 
     #[test]
     fn lines_of_two_closings_are_one_record() {
         let closed = |by: &str| {
-            let comment = |id: &str| Comment { id: id.to_owned(), text: "c".to_owned(), ..Comment::default() };
+            let comment = |id: &str| Comment {
+                id: id.to_owned(),
+                text: "c".to_owned(),
+                ..Comment::default()
+            };
             let issue = Issue {
                 linear_id: "SX9-1".to_owned(),
                 title: "One".to_owned(),
@@ -498,11 +686,26 @@ mod tests {
                 comments: vec![comment("both"), comment(by)],
                 ..Issue::default()
             };
-            let work = Work { why: vec![format!("by {by}")], ..Work::default() };
-            print(&Record { issue, closed_by: Some(by.to_owned()), ..Record::default() }, &work).unwrap()
+            let work = Work {
+                why: vec![format!("by {by}")],
+                ..Work::default()
+            };
+            print(
+                &Record {
+                    issue,
+                    closed_by: Some(by.to_owned()),
+                    ..Record::default()
+                },
+                &work,
+            )
+            .unwrap()
         };
         let folder = tempfile::tempdir().unwrap();
-        for (name, text) in [("ours", closed("ann")), ("base", String::new()), ("theirs", closed("bob"))] {
+        for (name, text) in [
+            ("ours", closed("ann")),
+            ("base", String::new()),
+            ("theirs", closed("bob")),
+        ] {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
         let merged = std::process::Command::new("git")
@@ -511,19 +714,55 @@ mod tests {
             .output()
             .unwrap();
         let read = parse("SX9-1", &String::from_utf8(merged.stdout).unwrap()).unwrap();
-        let ids: Vec<&str> = read.issue.comments.iter().map(|comment| comment.id.as_str()).collect();
-        assert_eq!((read.closed_by.as_deref(), ids), (Some("ann"), vec!["both", "ann", "bob"]));
-        assert!(read.summary.starts_with("# SX9-1: One\n"), "{}", read.summary);
-        assert!(read.summary.contains("by ann") && read.summary.contains("by bob"), "{}", read.summary);
-        assert!(!read.summary.contains("issue: {") && !read.summary.contains("---"), "{}", read.summary);
+        let ids: Vec<&str> = read
+            .issue
+            .comments
+            .iter()
+            .map(|comment| comment.id.as_str())
+            .collect();
+        assert_eq!(
+            (read.closed_by.as_deref(), ids),
+            (Some("ann"), vec!["both", "ann", "bob"])
+        );
+        assert!(
+            read.summary.starts_with("# SX9-1: One\n"),
+            "{}",
+            read.summary
+        );
+        assert!(
+            read.summary.contains("by ann") && read.summary.contains("by bob"),
+            "{}",
+            read.summary
+        );
+        assert!(
+            !read.summary.contains("issue: {") && !read.summary.contains("---"),
+            "{}",
+            read.summary
+        );
     }
 
     #[test]
     fn a_free_text_is_a_record_too() {
         let read = parse("SX9-1", "# All done\n\nWe did it.\n").unwrap();
-        assert_eq!((read.issue.title.as_str(), read.issue.is_over()), ("All done", true));
-        let read = parse("SX9-1", "---\nlinear_id: SX9-1\ntitle: Half \"done\"\nstate: Cancelled\n---\nNo.\n").unwrap();
-        assert_eq!((read.issue.title.as_str(), read.issue.state.as_deref()), ("Half \"done\"", Some("Cancelled")));
-        assert!(parse("SX9-2", "---\nissue: {\"linear_id\":\"SX9-1\",\"title\":\"t\"}\n---\n").is_err());
+        assert_eq!(
+            (read.issue.title.as_str(), read.issue.is_over()),
+            ("All done", true)
+        );
+        let read = parse(
+            "SX9-1",
+            "---\nlinear_id: SX9-1\ntitle: Half \"done\"\nstate: Cancelled\n---\nNo.\n",
+        )
+        .unwrap();
+        assert_eq!(
+            (read.issue.title.as_str(), read.issue.state.as_deref()),
+            ("Half \"done\"", Some("Cancelled"))
+        );
+        assert!(
+            parse(
+                "SX9-2",
+                "---\nissue: {\"linear_id\":\"SX9-1\",\"title\":\"t\"}\n---\n"
+            )
+            .is_err()
+        );
     }
 }

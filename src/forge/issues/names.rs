@@ -1,9 +1,11 @@
 //! Names of the files of issues, and the numbers of the local ones.
 //!
-//! The file of a local issue has its number and a mark, `LOCAL-3-k7f2q9.json`, so two clones that give one number to two issues
-//! never write one file. Where both files are, the later issue gets the next number, the same one in every clone that has the
-//! same files. The next change writes a file that says so, `LOCAL-7-k7f2q9.json`; the issue stays where it is, so git never has two
-//! versions of a moved file to merge. References in files have the mark, so they keep naming the issue that was meant.
+//! The file of a local issue has its number and a mark, `LOCAL-3-k7f2q9.json`, so two clones that
+//! give one number to two issues never write one file. Where both files are, the later issue gets
+//! the next number, the same one in every clone that has the same files. The next change writes a
+//! file that says so, `LOCAL-7-k7f2q9.json`; the issue stays where it is, so git never has two
+//! versions of a moved file to merge. References in files have the mark, so they keep naming the
+//! issue that was meant.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -39,14 +41,25 @@ pub(super) struct Name {
 impl Name {
     /// Returns the name of its files, whether they are there or not.
     fn stem(&self) -> String {
-        let number = self.files.first().into_iter().chain(&self.summary).min().copied().unwrap_or_default();
-        self.key.clone().unwrap_or_else(|| marks::join(&local(number), self.mark.as_deref()))
+        let number = self
+            .files
+            .first()
+            .into_iter()
+            .chain(&self.summary)
+            .min()
+            .copied()
+            .unwrap_or_default();
+        self.key
+            .clone()
+            .unwrap_or_else(|| marks::join(&local(number), self.mark.as_deref()))
     }
 
     /// Returns the name of its own file, if it is there.
     pub(super) fn file(&self) -> Option<String> {
         let first = self.files.first()?;
-        self.summary.is_none_or(|summary| *first <= summary).then(|| self.stem())
+        self.summary
+            .is_none_or(|summary| *first <= summary)
+            .then(|| self.stem())
     }
 
     /// Returns the name of its summary.
@@ -55,14 +68,22 @@ impl Name {
     }
 
     fn number(&self) -> u64 {
-        self.files.last().into_iter().chain(&self.summary).max().copied().unwrap_or_default()
+        self.files
+            .last()
+            .into_iter()
+            .chain(&self.summary)
+            .max()
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Returns when the issue was made. One that has another key now has no time, and comes first.
     fn created(&self, files: &Files) -> Result<Option<Time>> {
         match (self.file(), self.summary()) {
             (Some(name), _) => Ok(store::own(files, &name)?.and_then(|issue| issue.created_at)),
-            (None, Some(name)) => Ok(history::parsed(files, &name)?.and_then(|record| record.issue.created_at)),
+            (None, Some(name)) => {
+                Ok(history::parsed(files, &name)?.and_then(|record| record.issue.created_at))
+            }
             (None, None) => Ok(None),
         }
     }
@@ -92,7 +113,9 @@ impl Names {
         let mut names = Self::default();
         for (folder, end) in [(ISSUES, ".json"), (HISTORY, ".md")] {
             for entry in files.list(folder)? {
-                let Some(name) = entry.name.strip_suffix(end) else { continue };
+                let Some(name) = entry.name.strip_suffix(end) else {
+                    continue;
+                };
                 let (key, mark) = marks::split(name);
                 let number = number(key);
                 if !is_key(key) || mark.is_some() && number.is_none() {
@@ -115,7 +138,10 @@ impl Names {
         }
         names.give(files, found)?;
         let key = |id: &String| names.marked.get(id).unwrap_or(id).clone();
-        names.files = listed.into_iter().map(|(name, id)| (name, key(&id))).collect();
+        names.files = listed
+            .into_iter()
+            .map(|(name, id)| (name, key(&id)))
+            .collect();
         Ok(names)
     }
 
@@ -131,9 +157,12 @@ impl Names {
             let mut all: Vec<_> = if all.len() == 1 {
                 all.into_iter().map(|name| (None, name)).collect()
             } else {
-                all.into_iter().map(|name| Ok((name.created(files)?, name))).collect::<Result<_>>()?
+                all.into_iter()
+                    .map(|name| Ok((name.created(files)?, name)))
+                    .collect::<Result<_>>()?
             };
-            // Those of one second are in the order of their marks. One without a mark cannot be told from another.
+            // Those of one second are in the order of their marks. One without a mark cannot be
+            // told from another.
             all.sort_by_key(|(created, name)| (name.mark.is_some(), *created));
             let mut all = all.into_iter().map(|(_, name)| name);
             if let Some(first) = all.next() {
@@ -143,7 +172,13 @@ impl Names {
         }
         for name in later {
             let key = self.next();
-            self.insert(key, Name { is_unsettled: true, ..name });
+            self.insert(
+                key,
+                Name {
+                    is_unsettled: true,
+                    ..name
+                },
+            );
         }
         Ok(())
     }
@@ -171,12 +206,16 @@ impl Names {
         self.all.get(key)
     }
 
-    /// Returns the name of each file of an issue, also of those with an earlier number, with its key.
+    /// Returns the name of each file of an issue, also of those with an earlier number, with its
+    /// key.
     pub(super) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.files.iter().map(|(name, key)| (name.as_str(), key.as_str()))
+        self.files
+            .iter()
+            .map(|(name, key)| (name.as_str(), key.as_str()))
     }
 
-    /// Returns the names of the files that say which number an issue has got, and that of the issue's own file.
+    /// Returns the names of the files that say which number an issue has got, and that of the
+    /// issue's own file.
     pub(super) fn unsettled(&self) -> impl Iterator<Item = (String, String)> {
         let all = self.all.iter().filter(|(_, name)| name.is_unsettled);
         all.map(|(key, name)| (marks::join(key, name.mark.as_deref()), name.stem()))
@@ -184,7 +223,10 @@ impl Names {
 
     /// Returns the keys of the issues that are done, with their names.
     pub(super) fn done(&self) -> impl Iterator<Item = (&str, &Name)> {
-        self.all.iter().filter(|(_, name)| name.summary.is_some()).map(|(key, name)| (key.as_str(), name))
+        self.all
+            .iter()
+            .filter(|(_, name)| name.summary.is_some())
+            .map(|(key, name)| (key.as_str(), name))
     }
 
     /// Returns how a file refers to an issue.
@@ -194,24 +236,33 @@ impl Names {
 
     /// Returns the keys of other issues that had a number as well, which another clone gave them.
     pub(super) fn also(&self, key: &str) -> Vec<String> {
-        let mut had: Vec<String> =
-            self.named(key).filter(|(_, now)| *now != key).map(|(_, now)| now.to_owned()).collect();
+        let mut had: Vec<String> = self
+            .named(key)
+            .filter(|(_, now)| *now != key)
+            .map(|(_, now)| now.to_owned())
+            .collect();
         had.sort();
         had.dedup();
         had
     }
 
-    /// Returns the names of files with a number, also of issues that gave it up, with the key of the issue of each.
+    /// Returns the names of files with a number, also of issues that gave it up, with the key of
+    /// the issue of each.
     pub(super) fn named(&self, number: &str) -> impl Iterator<Item = (String, &str)> {
         let all = self.files().map(|(name, key)| (name.to_owned(), key));
-        let summaries = self.done().filter_map(|(key, name)| Some((name.summary()?, key)));
-        all.chain(summaries).filter(move |(name, _)| marks::split(name).0 == number)
+        let summaries = self
+            .done()
+            .filter_map(|(key, name)| Some((name.summary()?, key)));
+        all.chain(summaries)
+            .filter(move |(name, _)| marks::split(name).0 == number)
     }
 
     /// Returns the key of the issue that a reference means.
     pub(super) fn resolve(&self, reference: &str) -> String {
         let (key, mark) = marks::split(reference);
-        mark.and_then(|mark| self.marked.get(mark)).map_or(key, String::as_str).to_owned()
+        mark.and_then(|mark| self.marked.get(mark))
+            .map_or(key, String::as_str)
+            .to_owned()
     }
 
     /// Gives an issue that was read its key; the earlier one is an alias then.
@@ -234,7 +285,9 @@ fn local(number: u64) -> String {
 /// Returns the key of the issue that a reference means. What cannot be read is reported elsewhere.
 pub(crate) fn resolve(files: &Files, reference: &str) -> String {
     let (key, mark) = marks::split(reference);
-    let now = mark.and_then(|_| Names::read(files).ok()).map(|names| names.resolve(reference));
+    let now = mark
+        .and_then(|_| Names::read(files).ok())
+        .map(|names| names.resolve(reference));
     now.unwrap_or_else(|| key.to_owned())
 }
 
@@ -267,8 +320,12 @@ impl Numbers {
             Ok(git) => git.common_dir().join(FILE),
             Err(_) => project.root().join(layout::LOCAL).join("local-issues.json"),
         };
-        let read: Option<Self> = shared::read(&path).and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        Self { path: Some(path), ..read.unwrap_or_default() }
+        let read: Option<Self> =
+            shared::read(&path).and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        Self {
+            path: Some(path),
+            ..read.unwrap_or_default()
+        }
     }
 
     /// Gives an issue the next number, which no issue has or had here, and a mark.

@@ -28,21 +28,30 @@ impl Issues<'_> {
                 // An interrupted call left the file with the old key.
                 active.issues.retain(|issue| issue.linear_id != from);
             } else {
-                let old = active.issues.iter_mut().find(|issue| issue.linear_id == from);
+                let old = active
+                    .issues
+                    .iter_mut()
+                    .find(|issue| issue.linear_id == from);
                 take(old.ok_or_else(|| absent(from))?, to);
             }
             rename_references(active, from, to);
-            let issue = active.issues.iter().find(|issue| issue.linear_id == to).ok_or_else(|| absent(to))?.clone();
+            let issue = active
+                .issues
+                .iter()
+                .find(|issue| issue.linear_id == to)
+                .ok_or_else(|| absent(to))?
+                .clone();
             Ok(issue)
         })?;
         renamed(self.project, from, to)?;
         changed(issue, Vec::new())
     }
 
-    /// Gives a closed issue the key of a tracker, everywhere. Its file in the history gets that name too.
+    /// Gives a closed issue the key of a tracker, everywhere. Its file in the history gets that
+    /// name too.
     ///
-    /// An open issue with the new key, which git brought, is the same one: it is closed by this. `note` changes what
-    /// is noted of the issue. Running it again changes nothing.
+    /// An open issue with the new key, which git brought, is the same one: it is closed by this.
+    /// `note` changes what is noted of the issue. Running it again changes nothing.
     ///
     /// # Errors
     /// `NotFound`; `Refused` if another issue has the key; errors from writing.
@@ -69,9 +78,17 @@ impl Issues<'_> {
         self.change(Source::Tracker, |active, _| {
             if let Some(at) = active.issues.iter().position(|issue| issue.linear_id == to) {
                 let twin = active.issues.remove(at);
-                let known: Vec<&str> = record.issue.comments.iter().map(|comment| comment.id.as_str()).collect();
-                let new: Vec<_> =
-                    twin.comments.into_iter().filter(|comment| !known.contains(&comment.id.as_str())).collect();
+                let known: Vec<&str> = record
+                    .issue
+                    .comments
+                    .iter()
+                    .map(|comment| comment.id.as_str())
+                    .collect();
+                let new: Vec<_> = twin
+                    .comments
+                    .into_iter()
+                    .filter(|comment| !known.contains(&comment.id.as_str()))
+                    .collect();
                 record.issue.comments.extend(new);
             }
             rename_references(active, from, to);
@@ -92,7 +109,8 @@ impl Issues<'_> {
         let mut record = history::find(self.project.files(), key)?.ok_or_else(|| absent(key))?;
         let before = record.issue.clone();
         note(&mut record.issue);
-        (record.issue.linear_id, record.issue.file) = (before.linear_id.clone(), before.file.clone());
+        (record.issue.linear_id, record.issue.file) =
+            (before.linear_id.clone(), before.file.clone());
         if record.issue == before {
             return Ok(());
         }
@@ -114,7 +132,11 @@ fn take(issue: &mut Issue, to: &str) {
 /// Renames an issue where others name it.
 fn rename_references(active: &mut Active, from: &str, to: &str) {
     for other in &mut active.issues {
-        for blocker in other.blocked_by.iter_mut().filter(|blocker| *blocker == from) {
+        for blocker in other
+            .blocked_by
+            .iter_mut()
+            .filter(|blocker| *blocker == from)
+        {
             to.clone_into(blocker);
         }
         if let Some(trace) = &mut other.memory_trace
@@ -129,15 +151,27 @@ fn rename_references(active: &mut Active, from: &str, to: &str) {
 fn renamed(project: &Project, from: &str, to: &str) -> Result<()> {
     if project.files().load::<FeaturesFile>()?.is_some() {
         project.files().edit(None, |file: &mut FeaturesFile| {
-            for blockers in file.features.iter_mut().filter_map(|feature| feature.blocked_by.as_mut()) {
+            for blockers in file
+                .features
+                .iter_mut()
+                .filter_map(|feature| feature.blocked_by.as_mut())
+            {
                 blockers.rename(|name| (name == from).then(|| to.to_owned()));
             }
             Ok(())
         })?;
     }
-    let focus = Sessions::new(project).focus_now().unwrap_or_else(|_| Focused::new(project));
-    if focus.show()?.is_some_and(|shown| shown.focus.linear_issue.as_deref() == Some(from)) {
-        let set = SetFocus { linear_issue: Some(to.to_owned()), ..SetFocus::default() };
+    let focus = Sessions::new(project)
+        .focus_now()
+        .unwrap_or_else(|_| Focused::new(project));
+    if focus
+        .show()?
+        .is_some_and(|shown| shown.focus.linear_issue.as_deref() == Some(from))
+    {
+        let set = SetFocus {
+            linear_issue: Some(to.to_owned()),
+            ..SetFocus::default()
+        };
         Sessions::new(project).set_focus(&set)?;
     }
     let event = data::IssueChanged {
@@ -160,32 +194,76 @@ mod tests {
     fn a_closed_issue_takes_a_key_with_its_file() {
         let fixture = Fixture::new();
         let issues = fixture.project.issues();
-        let add = |title: &str| Add { title: title.to_owned(), ..Add::default() };
+        let add = |title: &str| Add {
+            title: title.to_owned(),
+            ..Add::default()
+        };
         issues.add(&add("One")).unwrap();
-        issues.add(&Add { blocked_by: vec!["LOCAL-1".to_owned()], ..add("Two") }).unwrap();
-        issues.done("LOCAL-1", &Done { why: Some("It was asked".to_owned()), ..Done::default() }, None).unwrap();
+        issues
+            .add(&Add {
+                blocked_by: vec!["LOCAL-1".to_owned()],
+                ..add("Two")
+            })
+            .unwrap();
+        issues
+            .done(
+                "LOCAL-1",
+                &Done {
+                    why: Some("It was asked".to_owned()),
+                    ..Done::default()
+                },
+                None,
+            )
+            .unwrap();
         for _ in 0..2 {
-            issues.rename_closed("LOCAL-1", "SX9-7", |issue| issue.url = Some("https://x".to_owned())).unwrap();
+            issues
+                .rename_closed("LOCAL-1", "SX9-7", |issue| {
+                    issue.url = Some("https://x".to_owned())
+                })
+                .unwrap();
         }
         assert!(!fixture.has(&format!("{HISTORY}/LOCAL-1.md")));
         let shown = issues.show("LOCAL-1").unwrap();
         assert_eq!(
-            (shown.item.issue.linear_id.as_str(), shown.item.issue.url.as_deref()),
+            (
+                shown.item.issue.linear_id.as_str(),
+                shown.item.issue.url.as_deref()
+            ),
             ("SX9-7", Some("https://x"))
         );
         let summary = shown.summary.unwrap();
-        assert!(summary.starts_with("# SX9-7: One\n") && summary.contains("It was asked"), "{summary}");
-        assert_eq!(issues.show("LOCAL-2").unwrap().item.issue.blocked_by, ["SX9-7"]);
-        assert_eq!(issues.rename_closed("LOCAL-9", "SX9-8", |_| ()).unwrap_err().code, "E_NOT_FOUND");
+        assert!(
+            summary.starts_with("# SX9-7: One\n") && summary.contains("It was asked"),
+            "{summary}"
+        );
+        assert_eq!(
+            issues.show("LOCAL-2").unwrap().item.issue.blocked_by,
+            ["SX9-7"]
+        );
+        assert_eq!(
+            issues
+                .rename_closed("LOCAL-9", "SX9-8", |_| ())
+                .unwrap_err()
+                .code,
+            "E_NOT_FOUND"
+        );
     }
 
     #[test]
     fn an_open_twin_is_closed_with_it() {
         let fixture = Fixture::new();
         let issues = fixture.project.issues();
-        issues.add(&Add { title: "One".to_owned(), ..Add::default() }).unwrap();
+        issues
+            .add(&Add {
+                title: "One".to_owned(),
+                ..Add::default()
+            })
+            .unwrap();
         issues.done("LOCAL-1", &Done::default(), None).unwrap();
-        fixture.repository.write(".forge/linear/issues/SX9-7.json", r#"{"linear_id": "SX9-7", "title": "One"}"#);
+        fixture.repository.write(
+            ".forge/linear/issues/SX9-7.json",
+            r#"{"linear_id": "SX9-7", "title": "One"}"#,
+        );
         issues.rename_closed("LOCAL-1", "SX9-7", |_| ()).unwrap();
         assert_eq!(issues.read().unwrap().issues, []);
         assert!(issues.show("SX9-7").unwrap().item.over);

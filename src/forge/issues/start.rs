@@ -68,12 +68,12 @@ pub enum BranchOutcome {
 }
 
 impl Issues<'_> {
-    /// Starts work on an issue: checks out its branch if the work tree allows it, sets the focus, and marks the issue
-    /// as in progress.
+    /// Starts work on an issue: checks out its branch if the work tree allows it, sets the focus,
+    /// and marks the issue as in progress.
     ///
     /// # Errors
-    /// `NotFound`; `Refused` for an issue that is done; `Locked` (`E_CLAIMED`) if another session works on it;
-    /// errors from git and from writing.
+    /// `NotFound`; `Refused` for an issue that is done; `Locked` (`E_CLAIMED`) if another session
+    /// works on it; errors from git and from writing.
     pub fn start(&self, key: &str, start: &Start) -> Result<Started> {
         let project = self.project;
         project.check_not_paused()?;
@@ -94,31 +94,50 @@ impl Issues<'_> {
         let focus = Sessions::new(project).set_focus(&change)?;
         let me = project.config().linear.me.clone();
         let (issue, ()) = self.change_one(&key, None, |issue| {
-            if issue.state.is_none() || issue.state_is(&["open", "backlog", "todo", "unstarted", "triage", "blocked"]) {
+            if issue.state.is_none()
+                || issue.state_is(&["open", "backlog", "todo", "unstarted", "triage", "blocked"])
+            {
                 issue.state = Some(IN_PROGRESS.to_owned());
             }
             if issue.owner().is_none() {
                 issue.assignee = me;
             }
             // A branch that was not checked out may not exist.
-            if let Some(branch) = branch.as_ref().filter(|branch| branch.outcome != BranchOutcome::NotSwitched) {
-                issue.git_refs.get_or_insert_with(GitRefs::default).branch = Some(branch.name.clone());
+            if let Some(branch) = branch
+                .as_ref()
+                .filter(|branch| branch.outcome != BranchOutcome::NotSwitched)
+            {
+                issue.git_refs.get_or_insert_with(GitRefs::default).branch =
+                    Some(branch.name.clone());
             }
             Ok(())
         })?;
-        Ok(Started { issue, focus, branch, warnings })
+        Ok(Started {
+            issue,
+            focus,
+            branch,
+            warnings,
+        })
     }
 
-    /// Checks out the branch of an issue, if the work tree allows it, and changes nothing else. `None` without git.
+    /// Checks out the branch of an issue, if the work tree allows it, and changes nothing else.
+    /// `None` without git.
     ///
     /// # Errors
     /// As [`Self::start`].
     pub(crate) fn switch(&self, key: &str, start: &Start) -> Result<Option<BranchState>> {
         let issue = self.startable(key)?.issue;
-        let Some(git) = self.project.repository()? else { return Ok(None) };
+        let Some(git) = self.project.repository()? else {
+            return Ok(None);
+        };
         let state = check_out(&git, &issue, start, self.beside()?)?;
         // A branch from before the issue does not have it.
-        if !self.read()?.issues.iter().any(|other| other.linear_id == issue.linear_id) {
+        if !self
+            .read()?
+            .issues
+            .iter()
+            .any(|other| other.linear_id == issue.linear_id)
+        {
             self.apply(|active| {
                 active.issues.push(issue);
                 Ok(())
@@ -132,7 +151,9 @@ impl Issues<'_> {
         let sessions = Sessions::new(self.project);
         let own = sessions.current()?.map(|session| session.id);
         let others = sessions.seen()?.sessions;
-        let other = others.into_iter().find(|session| session.state.is_alive() && Some(&session.id) != own.as_ref());
+        let other = others
+            .into_iter()
+            .find(|session| session.state.is_alive() && Some(&session.id) != own.as_ref());
         Ok(other.map(|session| format!("{} ({})", session.agent, session.id)))
     }
 
@@ -144,12 +165,17 @@ impl Issues<'_> {
             shown => shown?.item,
         };
         if shown.over {
-            return Err(Error::refused(format!("{key} is done")).next(format!("helmdeck forge issue reopen {key}")));
+            return Err(Error::refused(format!("{key} is done"))
+                .next(format!("helmdeck forge issue reopen {key}")));
         }
         if shown.claimed {
-            return Err(Error::new(Category::Locked, "E_CLAIMED", format!("another session works on {key}"))
-                .hint("take another one, or end that session")
-                .next("helmdeck forge issue list --ready"));
+            return Err(Error::new(
+                Category::Locked,
+                "E_CLAIMED",
+                format!("another session works on {key}"),
+            )
+            .hint("take another one, or end that session")
+            .next("helmdeck forge issue list --ready"));
         }
         Ok(shown)
     }
@@ -157,7 +183,10 @@ impl Issues<'_> {
 
 /// Returns the name of an issue's branch.
 pub(crate) fn branch_name(issue: &Issue, start: &Start) -> String {
-    let given = start.branch.clone().or_else(|| issue.git_refs.as_ref().and_then(|refs| refs.branch.clone()));
+    let given = start
+        .branch
+        .clone()
+        .or_else(|| issue.git_refs.as_ref().and_then(|refs| refs.branch.clone()));
     given.unwrap_or_else(|| {
         let slug = slug(&issue.title);
         if slug.is_empty() {
@@ -171,7 +200,10 @@ pub(crate) fn branch_name(issue: &Issue, start: &Start) -> String {
 /// Returns a title as words of a branch name.
 pub(crate) fn slug(title: &str) -> String {
     let mut slug = String::new();
-    for word in title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()) {
+    for word in title
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty())
+    {
         if !slug.is_empty() && slug.len() + 1 + word.len() > SLUG {
             break;
         }
@@ -184,13 +216,23 @@ pub(crate) fn slug(title: &str) -> String {
 }
 
 /// Checks out the branch of an issue, if the work tree allows it, and nobody else works in it.
-fn check_out(git: &Git, issue: &Issue, start: &Start, beside: Option<String>) -> Result<BranchState> {
+fn check_out(
+    git: &Git,
+    issue: &Issue,
+    start: &Start,
+    beside: Option<String>,
+) -> Result<BranchState> {
     let name = branch_name(issue, start);
     if !git.is_reference_name(&format!("refs/heads/{name}"))? {
         return Err(Error::usage(format!("{name:?} is no name of a branch")));
     }
     let from = git.branch()?;
-    let state = |outcome, why| BranchState { name: name.clone(), outcome, from: from.clone(), why };
+    let state = |outcome, why| BranchState {
+        name: name.clone(),
+        outcome,
+        from: from.clone(),
+        why,
+    };
     let stay = |why: String| Ok(state(BranchOutcome::NotSwitched, Some(why)));
     if from.as_deref() == Some(name.as_str()) {
         return Ok(state(BranchOutcome::AlreadyThere, None));
@@ -199,10 +241,15 @@ fn check_out(git: &Git, issue: &Issue, start: &Start, beside: Option<String>) ->
         return stay("it was asked to stay on this branch".to_owned());
     }
     if let Some(other) = beside {
-        return stay(format!("{other} works in this work tree: both of you are on this branch"));
+        return stay(format!(
+            "{other} works in this work tree: both of you are on this branch"
+        ));
     }
     if let Some(operation) = git.operation()? {
-        return stay(format!("git is in the middle of a {}: finish it first", operation.name()));
+        return stay(format!(
+            "git is in the middle of a {}: finish it first",
+            operation.name()
+        ));
     }
     if git.head()?.is_none() {
         return stay("there is no commit yet to begin a branch at".to_owned());
@@ -211,7 +258,10 @@ fn check_out(git: &Git, issue: &Issue, start: &Start, beside: Option<String>) ->
     let dirty: Vec<&str> = status.outside(git.memory()).collect();
     if !dirty.is_empty() {
         let some = dirty.iter().take(3).copied().collect::<Vec<_>>().join(", ");
-        return stay(format!("{} not committed ({some}): commit or stash first", count(dirty.len(), "file")));
+        return stay(format!(
+            "{} not committed ({some}): commit or stash first",
+            count(dirty.len(), "file")
+        ));
     }
     let exists = git.reference(&format!("refs/heads/{name}"))?.is_some();
     let args: &[&str] = if exists {
@@ -221,10 +271,24 @@ fn check_out(git: &Git, issue: &Issue, start: &Start, beside: Option<String>) ->
     };
     let output = git.run(args, &Run::writing().with_hooks())?;
     if !output.ok() {
-        let why = output.stderr.lines().find(|line| !line.trim().is_empty()).unwrap_or("git refused it");
-        return stay(format!("git did not switch: {}", why.trim().trim_start_matches("error: ")));
+        let why = output
+            .stderr
+            .lines()
+            .find(|line| !line.trim().is_empty())
+            .unwrap_or("git refused it");
+        return stay(format!(
+            "git did not switch: {}",
+            why.trim().trim_start_matches("error: ")
+        ));
     }
-    Ok(state(if exists { BranchOutcome::Switched } else { BranchOutcome::Created }, None))
+    Ok(state(
+        if exists {
+            BranchOutcome::Switched
+        } else {
+            BranchOutcome::Created
+        },
+        None,
+    ))
 }
 
 /// Takes an issue that a new work tree does not have there: it was not committed.
@@ -236,12 +300,16 @@ pub(crate) fn hand_over(from: &Project, to: &Project, issue: &Issue) -> Result<(
     if to.issues().show(key).is_ok() {
         return Ok(());
     }
-    let moved = Issue { git_refs: None, ..issue.clone() };
+    let moved = Issue {
+        git_refs: None,
+        ..issue.clone()
+    };
     to.issues().apply(|active| {
         active.issues.push(moved);
         Ok(())
     })?;
-    // The branch of the work has it from now on: git would not merge over a file that it does not know.
+    // The branch of the work has it from now on: git would not merge over a file that it does not
+    // know.
     from.issues().apply(|active| {
         active.issues.retain(|other| other.linear_id != *key);
         Ok(())
@@ -255,7 +323,10 @@ pub(super) fn fill_refs(project: &Project, issue: &mut Issue) {
         return;
     }
     let refs = issue.git_refs.get_or_insert_with(GitRefs::default);
-    history::add(&mut refs.commits, work.commits.into_iter().map(|(oid, _)| oid));
+    history::add(
+        &mut refs.commits,
+        work.commits.into_iter().map(|(oid, _)| oid),
+    );
 }
 
 #[cfg(test)]
@@ -264,13 +335,32 @@ mod tests {
 
     #[test]
     fn branches_are_named_after_the_issue() {
-        let issue = |title: &str| Issue { linear_id: "SX9-1".to_owned(), title: title.to_owned(), ..Issue::default() };
+        let issue = |title: &str| Issue {
+            linear_id: "SX9-1".to_owned(),
+            title: title.to_owned(),
+            ..Issue::default()
+        };
         let name = |title: &str| branch_name(&issue(title), &Start::default());
-        assert_eq!(name("Wire ATLAS daemon to NATS"), "feature/SX9-1-wire-atlas-daemon-to-nats");
+        assert_eq!(
+            name("Wire ATLAS daemon to NATS"),
+            "feature/SX9-1-wire-atlas-daemon-to-nats"
+        );
         assert_eq!(name("…"), "feature/SX9-1");
-        assert_eq!(name(&"long ".repeat(20)), format!("feature/SX9-1-{}", ["long"; 8].join("-")));
-        assert_eq!(name(&"x".repeat(99)), format!("feature/SX9-1-{}", "x".repeat(40)));
-        let own = Issue { git_refs: Some(GitRefs { branch: Some("b".into()), ..GitRefs::default() }), ..issue("t") };
+        assert_eq!(
+            name(&"long ".repeat(20)),
+            format!("feature/SX9-1-{}", ["long"; 8].join("-"))
+        );
+        assert_eq!(
+            name(&"x".repeat(99)),
+            format!("feature/SX9-1-{}", "x".repeat(40))
+        );
+        let own = Issue {
+            git_refs: Some(GitRefs {
+                branch: Some("b".into()),
+                ..GitRefs::default()
+            }),
+            ..issue("t")
+        };
         assert_eq!(branch_name(&own, &Start::default()), "b");
     }
 }

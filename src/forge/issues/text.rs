@@ -16,17 +16,27 @@ const LONGEST: usize = 4_000;
 /// `Usage`, as of every function here.
 pub(super) fn title(text: &str) -> Result<String> {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if text.is_empty() || text.chars().count() > LONGEST_TITLE || text.chars().any(char::is_control) {
-        return Err(Error::usage(format!("a title is one line of 1 to {LONGEST_TITLE} characters")));
+    if text.is_empty() || text.chars().count() > LONGEST_TITLE || text.chars().any(char::is_control)
+    {
+        return Err(Error::usage(format!(
+            "a title is one line of 1 to {LONGEST_TITLE} characters"
+        )));
     }
     Ok(nfc(&text))
 }
 
 /// Returns a long text; `None` if it is empty.
 pub(super) fn body(name: &str, text: Option<&str>) -> Result<Option<String>> {
-    let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else { return Ok(None) };
-    if text.chars().count() > LONGEST_TEXT || text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
-        let message = format!("{name} has at most {LONGEST_TEXT} characters, and no control characters");
+    let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    if text.chars().count() > LONGEST_TEXT
+        || text
+            .chars()
+            .any(|c| c.is_control() && !matches!(c, '\n' | '\t'))
+    {
+        let message =
+            format!("{name} has at most {LONGEST_TEXT} characters, and no control characters");
         return Err(Error::usage(message));
     }
     Ok(Some(nfc(text)))
@@ -34,7 +44,9 @@ pub(super) fn body(name: &str, text: Option<&str>) -> Result<Option<String>> {
 
 /// Returns a text of one line; `None` if it is empty.
 pub(super) fn some(name: &str, text: Option<&str>) -> Result<Option<String>> {
-    let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else { return Ok(None) };
+    let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
     if text.chars().count() > LONGEST || text.chars().any(char::is_control) {
         let message = format!("{name} is one line of at most {LONGEST} characters");
         return Err(Error::usage(message));
@@ -47,14 +59,18 @@ fn nfc(text: &str) -> String {
 }
 
 pub(super) fn criterion(text: &str) -> Result<Criterion> {
-    some("a criterion", Some(text))?.map(Criterion::Text).ok_or_else(|| Error::usage("a criterion says something"))
+    some("a criterion", Some(text))?
+        .map(Criterion::Text)
+        .ok_or_else(|| Error::usage("a criterion says something"))
 }
 
 pub(super) fn priority(number: u8) -> Result<u8> {
     if number <= 4 {
         return Ok(number);
     }
-    Err(Error::usage(format!("{number} is no priority: 1 is urgent, 2 high, 3 normal, 4 low, 0 none")))
+    Err(Error::usage(format!(
+        "{number} is no priority: 1 is urgent, 2 high, 3 normal, 4 low, 0 none"
+    )))
 }
 
 pub(super) fn key(text: &str) -> Result<String> {
@@ -65,8 +81,11 @@ pub(super) fn key(text: &str) -> Result<String> {
 
 /// Returns keys in their order, each once.
 pub(super) fn keys(all: &[String]) -> Result<Vec<String>> {
-    let mut keys: Vec<String> =
-        all.iter().filter(|text| !text.trim().is_empty()).map(|text| key(text)).collect::<Result<_>>()?;
+    let mut keys: Vec<String> = all
+        .iter()
+        .filter(|text| !text.trim().is_empty())
+        .map(|text| key(text))
+        .collect::<Result<_>>()?;
     keys.sort_by(|a, b| key_order(a).cmp(&key_order(b)));
     keys.dedup();
     Ok(keys)

@@ -42,9 +42,16 @@ fn pass(feature: &mut Feature) {
 #[test]
 fn one_side_alone_is_taken_as_it_is() {
     let (base, other) = (with(|_| ()), with(|feature| feature.name = "Other".into()));
-    for (base, ours, theirs) in [(&base, &base, &other), (&base, &other, &base), (&String::new(), &other, &other)] {
+    for (base, ours, theirs) in [
+        (&base, &base, &other),
+        (&base, &other, &base),
+        (&String::new(), &other, &other),
+    ] {
         let merged = merge(FEATURE, base.as_bytes(), ours.as_bytes(), theirs.as_bytes());
-        assert_eq!((merged.bytes, merged.conflicts.len()), (other.clone().into_bytes(), 0));
+        assert_eq!(
+            (merged.bytes, merged.conflicts.len()),
+            (other.clone().into_bytes(), 0)
+        );
     }
 }
 
@@ -56,11 +63,22 @@ fn common_learning_counts_as_often_as_both() {
         )
     };
     let both = merged(LEARNED, "", &entry("10", 2), &entry("11", 2));
-    assert_eq!((&both["seen"], both["learned_at"].as_str()), (&4.into(), Some("2025-12-24T11:00:00Z")), "the newer");
-    assert_eq!(merged(LEARNED, &entry("10", 2), &entry("10", 3), &entry("10", 4))["seen"], 5);
+    assert_eq!(
+        (&both["seen"], both["learned_at"].as_str()),
+        (&4.into(), Some("2025-12-24T11:00:00Z")),
+        "the newer"
+    );
+    assert_eq!(
+        merged(LEARNED, &entry("10", 2), &entry("10", 3), &entry("10", 4))["seen"],
+        5
+    );
     // Two took its place: one of them counts.
-    let by = |id: &str| entry("10", 1).replace("\"seen\":1", &format!("\"superseded_by\":\"{id}\""));
-    assert_eq!(merged(LEARNED, &entry("10", 1), &by("x"), &by("y"))["superseded_by"], "x");
+    let by =
+        |id: &str| entry("10", 1).replace("\"seen\":1", &format!("\"superseded_by\":\"{id}\""));
+    assert_eq!(
+        merged(LEARNED, &entry("10", 1), &by("x"), &by("y"))["superseded_by"],
+        "x"
+    );
 }
 
 #[test]
@@ -70,7 +88,11 @@ fn a_status_that_both_changed_is_failing() {
     let theirs = with(|feature| feature.status = Status::Deferred);
     let both = feature(&base, &ours, &theirs);
     assert_eq!((both.status, both.evidence), (Status::Failing, None));
-    assert_eq!(feature(&base, &base, &theirs).status, Status::Deferred, "one side alone");
+    assert_eq!(
+        feature(&base, &base, &theirs).status,
+        Status::Deferred,
+        "one side alone"
+    );
     // Evidence does not outlive the pass it shows.
     let again = with(|feature| {
         pass(feature);
@@ -88,10 +110,16 @@ fn removed_feature_that_the_other_side_changed_is_a_conflict() {
     for (ours, theirs) in [(gone, changed.as_str()), (changed.as_str(), gone)] {
         for path in [FEATURE.to_owned(), format!("sub/{FEATURE}")] {
             let result = merge(&path, base.as_bytes(), ours.as_bytes(), theirs.as_bytes());
-            assert_eq!((result.conflicts.len(), result.bytes), (1, ours.as_bytes().to_vec()));
+            assert_eq!(
+                (result.conflicts.len(), result.bytes),
+                (1, ours.as_bytes().to_vec())
+            );
         }
     }
-    assert_eq!(merged(FEATURE, &base, gone, &base)["retired"][0], "FORGE-001");
+    assert_eq!(
+        merged(FEATURE, &base, gone, &base)["retired"][0],
+        "FORGE-001"
+    );
 }
 
 #[test]
@@ -127,26 +155,51 @@ fn pass_does_not_outlive_changed_tests() {
     for (other, kept) in [(&more_tests, false), (&same_tests, true)] {
         for (ours, theirs) in [(&passes, other), (other, &passes)] {
             let both = feature(&base, ours, theirs);
-            assert_eq!((both.status == Status::Passing, both.evidence.is_some()), (kept, kept), "{both:?}");
+            assert_eq!(
+                (both.status == Status::Passing, both.evidence.is_some()),
+                (kept, kept),
+                "{both:?}"
+            );
         }
     }
-    // Both sides have a pass, and each has another test that a person added: no run covered all tests.
+    // Both sides have a pass, and each has another test that a person added: no run covered all
+    // tests.
     let both = feature(&passes, &of(&["a", "b"], &pass), &of(&["a", "c"], &pass));
     assert_eq!((both.status, both.evidence), (Status::Failing, None));
     assert_eq!(both.tests.unwrap(), ["a", "b", "c"]);
     // A test that one side took away stays away.
-    assert_eq!(feature(&more_tests, &of(&["b"], &|_| ()), &of(&["a", "b", "c"], &|_| ())).tests.unwrap(), ["b", "c"]);
+    assert_eq!(
+        feature(
+            &more_tests,
+            &of(&["b"], &|_| ()),
+            &of(&["a", "b", "c"], &|_| ())
+        )
+        .tests
+        .unwrap(),
+        ["b", "c"]
+    );
 }
 
 #[test]
 fn unsettled_conflict_keeps_ours() {
     let base = with(|_| ());
-    let (ours, theirs) = (with(|feature| feature.name = "Ours".into()), with(|feature| feature.name = "Theirs".into()));
+    let (ours, theirs) = (
+        with(|feature| feature.name = "Ours".into()),
+        with(|feature| feature.name = "Theirs".into()),
+    );
     let result = merge(FEATURE, base.as_bytes(), ours.as_bytes(), theirs.as_bytes());
     assert_eq!(result.conflicts, ["both sides changed name"]);
     assert_eq!(String::from_utf8(result.bytes).unwrap(), ours);
-    let damaged = merge(FEATURE, base.as_bytes(), ours.as_bytes(), b"{\"schema_version\"");
-    assert_eq!((damaged.bytes, damaged.conflicts.len()), (ours.into_bytes(), 1));
+    let damaged = merge(
+        FEATURE,
+        base.as_bytes(),
+        ours.as_bytes(),
+        b"{\"schema_version\"",
+    );
+    assert_eq!(
+        (damaged.bytes, damaged.conflicts.len()),
+        (ours.into_bytes(), 1)
+    );
 }
 
 #[test]
@@ -161,7 +214,13 @@ fn issues_are_merged_by_their_keys() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|issue| format!("{}={}", issue["linear_id"].as_str().unwrap(), issue["title"].as_str().unwrap()))
+        .map(|issue| {
+            format!(
+                "{}={}",
+                issue["linear_id"].as_str().unwrap(),
+                issue["title"].as_str().unwrap()
+            )
+        })
         .collect();
     assert_eq!(keys, ["SX9-1=a", "SX9-2=b", "SX9-3=c"]);
 }

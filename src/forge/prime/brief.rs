@@ -53,11 +53,20 @@ pub struct LeftOut {
 impl BriefList {
     /// Makes a list of the first of `total` items.
     pub(super) fn new(name: &'static str, lines: Vec<String>, total: usize) -> Self {
-        Self { name, offered: lines.len(), lines, total }
+        Self {
+            name,
+            offered: lines.len(),
+            lines,
+            total,
+        }
     }
 
     /// Makes a list of the first `most` items.
-    pub(super) fn first(name: &'static str, most: usize, mut all: impl Iterator<Item = String>) -> Self {
+    pub(super) fn first(
+        name: &'static str,
+        most: usize,
+        mut all: impl Iterator<Item = String>,
+    ) -> Self {
         let lines: Vec<String> = all.by_ref().take(most).collect();
         let total = lines.len() + all.count();
         Self::new(name, lines, total)
@@ -76,15 +85,29 @@ impl Brief {
     pub(crate) fn render(mut self, budget: usize) -> Primed {
         let budget = budget.max(BUDGET);
         loop {
-            let cut = self.lists.iter().filter(|list| list.lines.len() < list.offered);
-            let left_out: Vec<LeftOut> =
-                cut.map(|list| LeftOut { section: list.name, shown: list.lines.len(), total: list.total }).collect();
+            let cut = self
+                .lists
+                .iter()
+                .filter(|list| list.lines.len() < list.offered);
+            let left_out: Vec<LeftOut> = cut
+                .map(|list| LeftOut {
+                    section: list.name,
+                    shown: list.lines.len(),
+                    total: list.total,
+                })
+                .collect();
             let text = self.compose(&left_out);
             // Of lists with as many items, the last one.
             let lists = self.lists.iter_mut().filter(|list| !list.lines.is_empty());
             match lists.max_by_key(|list| list.lines.len()) {
                 Some(list) if estimate(&text) > budget => drop(list.lines.pop()),
-                _ => return Primed { tokens: estimate(&text), text, left_out },
+                _ => {
+                    return Primed {
+                        tokens: estimate(&text),
+                        text,
+                        left_out,
+                    };
+                }
             }
         }
     }
@@ -92,14 +115,21 @@ impl Brief {
     fn compose(&self, left_out: &[LeftOut]) -> String {
         let mut text = format!("{RULES}{OPEN}\n{}", self.head);
         for list in self.lists.iter().filter(|list| !list.lines.is_empty()) {
-            text.push_str(&format!("{} ({} of {}):\n", list.name, list.lines.len(), list.total));
+            text.push_str(&format!(
+                "{} ({} of {}):\n",
+                list.name,
+                list.lines.len(),
+                list.total
+            ));
             for line in &list.lines {
                 text.push_str(&format!("- {line}\n"));
             }
         }
         // The heading of a list that is shown says how many of its items are.
         let gone = left_out.iter().filter(|cut| cut.shown == 0);
-        let gone: Vec<_> = gone.map(|cut| format!("{} ({})", cut.section, cut.total)).collect();
+        let gone: Vec<_> = gone
+            .map(|cut| format!("{} ({})", cut.section, cut.total))
+            .collect();
         if !gone.is_empty() {
             text.push_str(&format!("left out: {}\n", gone.join(", ")));
         }
@@ -117,17 +147,38 @@ mod tests {
 
     fn full(text: &str) -> Brief {
         let list = |name, lines, total| BriefList::new(name, vec![text.to_owned(); lines], total);
-        let lists = vec![list("failing features", 10, 30), list("invariants", 20, 20), list("commits", 10, 10)];
-        Brief { head: "session: none\n".to_owned(), lists }
+        let lists = vec![
+            list("failing features", 10, 30),
+            list("invariants", 20, 20),
+            list("commits", 10, 10),
+        ];
+        Brief {
+            head: "session: none\n".to_owned(),
+            lists,
+        }
     }
 
     #[test]
     fn lists_stand_behind_the_head() {
-        let lists = vec![BriefList::first("invariants", 1, ["a", "b"].map(str::to_owned).into_iter())];
-        let primed = Brief { head: "session: none\n".to_owned(), lists }.render(BUDGET);
+        let lists = vec![BriefList::first(
+            "invariants",
+            1,
+            ["a", "b"].map(str::to_owned).into_iter(),
+        )];
+        let primed = Brief {
+            head: "session: none\n".to_owned(),
+            lists,
+        }
+        .render(BUDGET);
         let data = primed.text.strip_prefix(RULES).unwrap();
-        assert_eq!(data, "<project_memory>\nsession: none\ninvariants (1 of 2):\n- a\n</project_memory>\n");
-        assert_eq!((primed.left_out, primed.tokens), (vec![], primed.text.len().div_ceil(4)));
+        assert_eq!(
+            data,
+            "<project_memory>\nsession: none\ninvariants (1 of 2):\n- a\n</project_memory>\n"
+        );
+        assert_eq!(
+            (primed.left_out, primed.tokens),
+            (vec![], primed.text.len().div_ceil(4))
+        );
     }
 
     #[test]
@@ -148,16 +199,25 @@ mod tests {
                     .max()
             };
             let longest = shown(&primed.text).unwrap_or_default();
-            assert!(primed.left_out.iter().all(|cut| cut.shown + 1 >= longest), "{}", primed.text);
+            assert!(
+                primed.left_out.iter().all(|cut| cut.shown + 1 >= longest),
+                "{}",
+                primed.text
+            );
             let shown = primed.text.matches("\n- ").count();
             assert!(shown <= shown_before);
             shown_before = shown;
             assert!(primed.text.ends_with("</project_memory>\n"));
-            assert_eq!(primed.text.contains("\nleft out: "), primed.left_out.iter().any(|cut| cut.shown == 0));
+            assert_eq!(
+                primed.text.contains("\nleft out: "),
+                primed.left_out.iter().any(|cut| cut.shown == 0)
+            );
         }
         let least = full(&"words ".repeat(200)).render(0);
         assert!(
-            least.text.contains("left out: failing features (30), invariants (20), commits (10)"),
+            least
+                .text
+                .contains("left out: failing features (30), invariants (20), commits (10)"),
             "{}",
             least.text
         );

@@ -17,7 +17,8 @@ use crate::layout::{SESSIONS, session_folder};
 use crate::project::Project;
 use crate::sessions::{ActiveSessions, Sessions};
 
-/// What stays of the progress of a pruned session that other branches have: see [`committed::only_here`].
+/// What stays of the progress of a pruned session that other branches have: see
+/// [`committed::only_here`].
 const PRUNED: &[u8] = b"# removed: git has it\n";
 /// How long it stays, from the day of its session.
 const PRUNED_FOR: i32 = 60;
@@ -35,26 +36,47 @@ pub struct Archived {
 
 /// Returns where the progress is archived. `None` if nothing in it is worth keeping.
 fn target(project: &Project, path: &str, bytes: &[u8], log: &Log) -> Result<Option<Archived>> {
-    if log.session.is_none() && log.entries.is_empty() && log.next.is_none() && log.malformed_lines == 0 {
+    if log.session.is_none()
+        && log.entries.is_empty()
+        && log.next.is_none()
+        && log.malformed_lines == 0
+    {
         return Ok(None);
     }
-    let named = log.session.clone().filter(|session| session_folder(session).is_ok());
+    let named = log
+        .session
+        .clone()
+        .filter(|session| session_folder(session).is_ok());
     let session = named.unwrap_or_else(|| {
         let sch = etag(bytes);
-        format!("{}-unnamed-{}", log.date.as_deref().unwrap_or("0000-00-00"), sch.get(..8).unwrap_or_default())
+        format!(
+            "{}-unnamed-{}",
+            log.date.as_deref().unwrap_or("0000-00-00"),
+            sch.get(..8).unwrap_or_default()
+        )
     });
-    let archive = format!("{SESSIONS}/{}/progress.txt", Sessions::new(project).folder_of(&session)?);
-    Ok((archive != path).then_some(Archived { session, path: archive, entries: log.entries.len() }))
+    let archive = format!(
+        "{SESSIONS}/{}/progress.txt",
+        Sessions::new(project).folder_of(&session)?
+    );
+    Ok((archive != path).then_some(Archived {
+        session,
+        path: archive,
+        entries: log.entries.len(),
+    }))
 }
 
-/// Copies the progress to its session's folder; its own place keeps it until the next session begins.
+/// Copies the progress to its session's folder; its own place keeps it until the next session
+/// begins.
 pub(super) fn copy(project: &Project, path: &str, log: &Log) -> Result<Option<Archived>> {
     if log.is_automatic() {
         return Ok(None);
     }
     let files = project.files();
     let bytes = files.read(path)?.unwrap_or_default();
-    let Some(archived) = target(project, path, &bytes, log)? else { return Ok(None) };
+    let Some(archived) = target(project, path, &bytes, log)? else {
+        return Ok(None);
+    };
     match files.read(&archived.path)? {
         Some(old) if old == bytes => Ok(Some(archived)),
         Some(old) if !bytes.starts_with(&old) => {
@@ -69,17 +91,23 @@ pub(super) fn copy(project: &Project, path: &str, log: &Log) -> Result<Option<Ar
     }
 }
 
-/// Moves the progress to its session's folder. Killed between this and what follows, it is simply done.
+/// Moves the progress to its session's folder. Killed between this and what follows, it is simply
+/// done.
 pub(super) fn rotate(project: &Project, path: &str, log: &Log) -> Result<Option<Archived>> {
     let files = project.files();
     if log.is_automatic() {
         return Ok(None);
     }
     let bytes = files.read(path)?.unwrap_or_default();
-    let Some(mut archived) = target(project, path, &bytes, log)? else { return Ok(None) };
+    let Some(mut archived) = target(project, path, &bytes, log)? else {
+        return Ok(None);
+    };
     // After this, the text is in git, and everyone with a copy of the repository has it.
     files.check_secrets(path, &bytes)?;
-    if files.read(&archived.path)?.is_some_and(|old| !bytes.starts_with(&old)) {
+    if files
+        .read(&archived.path)?
+        .is_some_and(|old| !bytes.starts_with(&old))
+    {
         archived = another(project, archived, &bytes)?;
     }
     files.rename(path, &archived.path)?;
@@ -88,11 +116,18 @@ pub(super) fn rotate(project: &Project, path: &str, log: &Log) -> Result<Option<
 
 /// Finds a free path beside an archive with other content: nothing is ever overwritten.
 fn another(project: &Project, archived: Archived, bytes: &[u8]) -> Result<Archived> {
-    let folder = archived.path.rsplit_once('/').map_or(SESSIONS, |(folder, _)| folder);
+    let folder = archived
+        .path
+        .rsplit_once('/')
+        .map_or(SESSIONS, |(folder, _)| folder);
     let mut n = 2;
     loop {
         let path = format!("{folder}/progress-{n}.txt");
-        if project.files().read(&path)?.is_none_or(|old| bytes.starts_with(&old)) {
+        if project
+            .files()
+            .read(&path)?
+            .is_none_or(|old| bytes.starts_with(&old))
+        {
             return Ok(Archived { path, ..archived });
         }
         n += 1;
@@ -102,12 +137,17 @@ fn another(project: &Project, archived: Archived, bytes: &[u8]) -> Result<Archiv
 /// Returns the folders of sessions, the oldest first.
 pub(super) fn list(project: &Project) -> Result<Vec<String>> {
     let entries = project.files().list(SESSIONS)?;
-    Ok(entries.into_iter().filter(|entry| entry.folder).map(|entry| entry.name).collect())
+    Ok(entries
+        .into_iter()
+        .filter(|entry| entry.folder)
+        .map(|entry| entry.name)
+        .collect())
 }
 
 /// Removes the folders of old sessions, and returns those sessions.
 ///
-/// Only files that git has unmodified are removed, so nothing is lost. The folders of active sessions stay.
+/// Only files that git has unmodified are removed, so nothing is lost. The folders of active
+/// sessions stay.
 pub(super) fn prune(project: &Project) -> Result<Vec<String>> {
     let keep = project.config().session.archives;
     let old = |sessions: &[String]| sessions[..sessions.len().saturating_sub(keep)].to_vec();
@@ -123,22 +163,36 @@ pub(super) fn prune(project: &Project) -> Result<Vec<String>> {
     };
     let pruned = etag(PRUNED);
     let is_pruned = |held: &Held| held.values().any(|etag| *etag == pruned);
-    let before: Vec<_> =
-        before.into_iter().filter(|(session, held)| !(is_pruned(held) && is_recent(session))).collect();
+    let before: Vec<_> = before
+        .into_iter()
+        .filter(|(session, held)| !(is_pruned(held) && is_recent(session)))
+        .collect();
     if before.is_empty() {
         return Ok(Vec::new());
     }
     // git runs without the lock. A file that is changed meanwhile no longer matches the commit.
-    let Some(committed) = committed::below(project, SESSIONS) else { return Ok(Vec::new()) };
+    let Some(committed) = committed::below(project, SESSIONS) else {
+        return Ok(Vec::new());
+    };
     let own = committed::only_here(project, SESSIONS).unwrap_or_default();
     let stays = |held: &Held| !is_pruned(held) && held.keys().any(|path| !own.contains(path));
     let files = project.files();
     let _guard = files.lock()?;
-    let living = files.load::<ActiveSessions>()?.map(|loaded| loaded.value.sessions).unwrap_or_default();
-    let is_active = |folder: &str| living.iter().any(|session| session.folder() == folder && session.state.is_alive());
+    let living = files
+        .load::<ActiveSessions>()?
+        .map(|loaded| loaded.value.sessions)
+        .unwrap_or_default();
+    let is_active = |folder: &str| {
+        living
+            .iter()
+            .any(|session| session.folder() == folder && session.state.is_alive())
+    };
     let mut removed = Vec::new();
     for (session, was) in before {
-        if is_active(&session) || !was.keys().all(|path| committed.contains(path)) || held(project, &session)? != was {
+        if is_active(&session)
+            || !was.keys().all(|path| committed.contains(path))
+            || held(project, &session)? != was
+        {
             continue;
         }
         if stays(&was) {
@@ -166,7 +220,11 @@ fn held(project: &Project, session: &str) -> Result<Held> {
     let mut all = Held::new();
     for entry in project.files().list(&folder)? {
         let path = format!("{folder}/{}", entry.name);
-        let bytes = if entry.folder { None } else { project.files().read(&path)? };
+        let bytes = if entry.folder {
+            None
+        } else {
+            project.files().read(&path)?
+        };
         all.insert(path, bytes.map(|bytes| etag(&bytes)).unwrap_or_default());
     }
     Ok(all)

@@ -1,7 +1,7 @@
 //! Progress of a session: `progress.txt`, for people and for the next session.
 //!
-//! Lines are only appended. The file is archived when the next session begins. Its times are wall clock times; exact
-//! times are in the journal.
+//! Lines are only appended. The file is archived when the next session begins. Its times are wall
+//! clock times; exact times are in the journal.
 
 mod archive;
 
@@ -50,7 +50,10 @@ impl<'a> Progress<'a> {
     /// Returns the progress of the primary session of a project.
     #[must_use]
     pub fn new(project: &'a Project) -> Self {
-        Self { project, path: PROGRESS.to_owned() }
+        Self {
+            project,
+            path: PROGRESS.to_owned(),
+        }
     }
 }
 
@@ -60,7 +63,10 @@ impl Progress<'_> {
     /// # Errors
     /// `Usage` if the name is not valid for such a folder.
     pub fn of(self, folder: &str) -> Result<Self> {
-        Ok(Self { path: format!("{}/progress.txt", session_folder(folder)?), ..self })
+        Ok(Self {
+            path: format!("{}/progress.txt", session_folder(folder)?),
+            ..self
+        })
     }
 
     /// The path of the file, below the root.
@@ -74,18 +80,22 @@ impl Progress<'_> {
     /// # Errors
     /// `Corrupt` if it is not text.
     pub fn read(&self) -> Result<Option<Log>> {
-        let Some(bytes) = self.project.files().read(&self.path)? else { return Ok(None) };
+        let Some(bytes) = self.project.files().read(&self.path)? else {
+            return Ok(None);
+        };
         let text = as_text(self.project, &self.path, &bytes)?;
         Ok(Some(Log::parse(text, &self.project.environment().zone)))
     }
 
     /// Begins the progress file of a session. For a session that already has it, nothing happens.
     ///
-    /// The progress of another session is first moved into that session's folder. The newest archives are kept
-    /// (`[session] archives`, 20 unless configured otherwise), and so are all that git does not have.
+    /// The progress of another session is first moved into that session's folder. The newest
+    /// archives are kept (`[session] archives`, 20 unless configured otherwise), and so are all
+    /// that git does not have.
     ///
     /// # Errors
-    /// `Corrupt` if the file is not text, `Secret` if it contains a credential, `Paused`, `Locked`, `Usage`.
+    /// `Corrupt` if the file is not text, `Secret` if it contains a credential, `Paused`, `Locked`,
+    /// `Usage`.
     pub fn begin(&self, session: &str) -> Result<Begun> {
         self.project.check_not_paused()?;
         session_folder(session)?;
@@ -93,16 +103,27 @@ impl Progress<'_> {
         let guard = files.lock()?;
         let old = self.read()?;
         if old.as_ref().and_then(|old| old.session.as_deref()) == Some(session) {
-            return Ok(Begun { already: true, archived: None, removed: Vec::new() });
+            return Ok(Begun {
+                already: true,
+                archived: None,
+                removed: Vec::new(),
+            });
         }
         let archived = match &old {
             Some(old) => archive::rotate(self.project, &self.path, old)?,
             None => None,
         };
         let environment = self.project.environment();
-        files.write(&self.path, text::opening(environment.now(), &environment.zone, Some(session)).as_bytes())?;
+        files.write(
+            &self.path,
+            text::opening(environment.now(), &environment.zone, Some(session)).as_bytes(),
+        )?;
         drop(guard);
-        Ok(Begun { already: false, archived, removed: archive::prune(self.project)? })
+        Ok(Begun {
+            already: false,
+            archived,
+            removed: archive::prune(self.project)?,
+        })
     }
 
     /// Adds an entry: what was done.
@@ -110,7 +131,13 @@ impl Progress<'_> {
     /// # Errors
     /// `Usage` if the text does not fit on a line, `Secret`, `Corrupt`, `Paused`, `Locked`.
     pub fn log(&self, said: &str) -> Result<Logged> {
-        self.add(|| text::line(self.project.environment().now(), &self.project.environment().zone, said))
+        self.add(|| {
+            text::line(
+                self.project.environment().now(),
+                &self.project.environment().zone,
+                said,
+            )
+        })
     }
 
     /// Adds that a checkpoint was made.
@@ -118,7 +145,13 @@ impl Progress<'_> {
     /// # Errors
     /// As [`Self::log`].
     pub fn checkpoint(&self, said: &str) -> Result<Logged> {
-        self.add(|| text::checkpoint(self.project.environment().now(), &self.project.environment().zone, said))
+        self.add(|| {
+            text::checkpoint(
+                self.project.environment().now(),
+                &self.project.environment().zone,
+                said,
+            )
+        })
     }
 
     /// Adds the next step, after a blank line. If it is the last line already, nothing is written.
@@ -132,7 +165,10 @@ impl Progress<'_> {
         let _guard = files.lock()?;
         let bytes = files.read(&self.path)?.unwrap_or_default();
         if bytes.trim_ascii_end().rsplit(|byte| *byte == b'\n').next() == Some(line.as_bytes()) {
-            return Ok(Logged { line, path: self.path.clone() });
+            return Ok(Logged {
+                line,
+                path: self.path.clone(),
+            });
         }
         if !bytes.is_empty() && !bytes.ends_with(b"\n\n") {
             self.add(|| Ok(String::new()))?;
@@ -151,14 +187,21 @@ impl Progress<'_> {
             Some(bytes) if !bytes.is_empty() => drop(as_text(self.project, &self.path, &bytes)?),
             _ => {
                 let environment = self.project.environment();
-                files.write(&self.path, text::opening(environment.now(), &environment.zone, None).as_bytes())?;
+                files.write(
+                    &self.path,
+                    text::opening(environment.now(), &environment.zone, None).as_bytes(),
+                )?;
             }
         }
         files.append(&self.path, &line)?;
-        Ok(Logged { line, path: self.path.clone() })
+        Ok(Logged {
+            line,
+            path: self.path.clone(),
+        })
     }
 
-    /// Copies the file of a session that ends into the session's folder. Done again, it changes nothing.
+    /// Copies the file of a session that ends into the session's folder. Done again, it changes
+    /// nothing.
     ///
     /// # Errors
     /// As [`Self::begin`].
@@ -179,13 +222,16 @@ impl Progress<'_> {
     }
 }
 
-/// Returns the text of a progress file. An empty one is text, and so is one with the marks of a merge.
+/// Returns the text of a progress file. An empty one is text, and so is one with the marks of a
+/// merge.
 fn as_text<'b>(project: &Project, path: &str, bytes: &'b [u8]) -> Result<&'b str> {
     if let (Ok(text), false) = (std::str::from_utf8(bytes), bytes.contains(&0)) {
         return Ok(text);
     }
     Err(match files::text(bytes) {
-        Err(damage) => project.files().unreadable(path, bytes, Unreadable::Damaged(damage)),
+        Err(damage) => project
+            .files()
+            .unreadable(path, bytes, Unreadable::Damaged(damage)),
         Ok(_) => Error::refused(format!("{path} is no text")),
     })
 }

@@ -37,7 +37,9 @@ impl FoundProject {
     ///
     /// Outside of a repository, the `.forge/` of another user is refused (`E_FOREIGN`).
     pub(crate) fn project(start: &Path) -> Result<Option<Self>> {
-        let start = start.canonicalize().map_err(|error| Error::io("cannot open", start, &error))?;
+        let start = start
+            .canonicalize()
+            .map_err(|error| Error::io("cannot open", start, &error))?;
         let repository = Repository::find(&start)?;
         for folder in start.ancestors() {
             if has_forge(folder) {
@@ -45,9 +47,15 @@ impl FoundProject {
                     check_owner(&folder.join(FORGE))?;
                 }
                 let common_dir = repository.map(|repository| repository.common_dir);
-                return Ok(Some(Self { root: folder.to_owned(), common_dir }));
+                return Ok(Some(Self {
+                    root: folder.to_owned(),
+                    common_dir,
+                }));
             }
-            if repository.as_ref().is_some_and(|repository| repository.root == folder) {
+            if repository
+                .as_ref()
+                .is_some_and(|repository| repository.root == folder)
+            {
                 break;
             }
         }
@@ -71,8 +79,16 @@ impl Repository {
                 read_path(&link, "gitdir:", folder)?
             };
             let common = git_dir.join("commondir");
-            let common_dir = if common.exists() { read_path(&common, "", &git_dir)? } else { git_dir.clone() };
-            return Ok(Some(Self { root: folder.to_owned(), git_dir, common_dir }));
+            let common_dir = if common.exists() {
+                read_path(&common, "", &git_dir)?
+            } else {
+                git_dir.clone()
+            };
+            return Ok(Some(Self {
+                root: folder.to_owned(),
+                git_dir,
+                common_dir,
+            }));
         }
         Ok(None)
     }
@@ -82,25 +98,33 @@ impl Repository {
     /// A work tree may itself be inside a bare repository.
     pub(crate) fn is_bare(start: &Path) -> bool {
         let bare = |folder: &Path| {
-            ["HEAD", "objects", "refs"].iter().all(|name| folder.join(name).exists()) && folder.join("config").is_file()
+            ["HEAD", "objects", "refs"]
+                .iter()
+                .all(|name| folder.join(name).exists())
+                && folder.join("config").is_file()
         };
-        start.ancestors().take_while(|folder| !folder.join(".git").exists()).any(bare)
+        start
+            .ancestors()
+            .take_while(|folder| !folder.join(".git").exists())
+            .any(bare)
     }
 }
 
 /// Refuses a `.forge/` folder that belongs to another user.
 ///
-/// Its settings name programs to run. Outside of a repository nothing else checks the owner, and anyone may put a
-/// folder into `/tmp`.
+/// Its settings name programs to run. Outside of a repository nothing else checks the owner, and
+/// anyone may put a folder into `/tmp`.
 ///
 /// # Errors
 /// `Refused` (`E_FOREIGN`) if it belongs neither to the user of this process nor to root.
 fn check_owner(forge: &Path) -> Result<()> {
-    let about = std::fs::metadata(forge).map_err(|error| Error::io("cannot open", forge, &error))?;
+    let about =
+        std::fs::metadata(forge).map_err(|error| Error::io("cannot open", forge, &error))?;
     is_foreign(about.uid(), rustix::process::geteuid().as_raw()).map_or(Ok(()), |owner| {
         let message = format!("{} belongs to another user ({owner})", forge.display());
-        Err(Error::new(Category::Refused, "E_FOREIGN", message)
-            .hint("what it says to run is not run: make it your own, or work in a repository of git"))
+        Err(Error::new(Category::Refused, "E_FOREIGN", message).hint(
+            "what it says to run is not run: make it your own, or work in a repository of git",
+        ))
     })
 }
 
@@ -115,8 +139,15 @@ fn read_path(file: &Path, prefix: &str, from: &Path) -> Result<PathBuf> {
 
     let io = |error| Error::io("cannot read", file, &error);
     let mut text = String::new();
-    std::fs::File::open(file).map_err(io)?.take(MAX_LINK).read_to_string(&mut text).map_err(io)?;
-    let path = text.trim_end_matches(['\n', '\r']).strip_prefix(prefix).map(str::trim_start);
+    std::fs::File::open(file)
+        .map_err(io)?
+        .take(MAX_LINK)
+        .read_to_string(&mut text)
+        .map_err(io)?;
+    let path = text
+        .trim_end_matches(['\n', '\r'])
+        .strip_prefix(prefix)
+        .map(str::trim_start);
     let path = path.ok_or_else(|| io(std::io::Error::other("it names no folder")))?;
     from.join(path).canonicalize().map_err(io)
 }

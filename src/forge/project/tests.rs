@@ -25,7 +25,10 @@ fn the_nearest_memory_counts_but_none_outside_the_repository() {
     assert!(repository.join(".git/forge/lock").is_file());
     drop(guard);
     std::fs::create_dir(repository.join("src/.forge")).unwrap();
-    assert_eq!(open(&repository.join("src/deep")).unwrap().root(), repository.join("src"));
+    assert_eq!(
+        open(&repository.join("src/deep")).unwrap().root(),
+        repository.join("src")
+    );
 }
 
 #[test]
@@ -37,9 +40,18 @@ fn work_trees_share_the_common_lock() {
     }
     std::fs::write(base.join("main/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
     std::fs::write(base.join("main/.git/worktrees/two/commondir"), "../..\n").unwrap();
-    std::fs::write(base.join("two/.git"), format!("gitdir: {}\n", base.join("main/.git/worktrees/two").display()))
-        .unwrap();
-    let (one, two) = (open(&base.join("main")).unwrap(), open(&base.join("two")).unwrap());
+    std::fs::write(
+        base.join("two/.git"),
+        format!(
+            "gitdir: {}\n",
+            base.join("main/.git/worktrees/two").display()
+        ),
+    )
+    .unwrap();
+    let (one, two) = (
+        open(&base.join("main")).unwrap(),
+        open(&base.join("two")).unwrap(),
+    );
     assert_eq!(one.found.common_dir, two.found.common_dir);
     assert!(two.found.common_dir.is_some());
 }
@@ -86,12 +98,24 @@ fn damaged_settings_are_loud_and_copied_aside() {
     std::fs::create_dir_all(folder.path().join(".forge")).unwrap();
     assert!(open(folder.path()).is_some());
     std::fs::write(folder.path().join(CONFIG), "[recovery]\nfiles = 3\n").unwrap();
-    assert_eq!(open(folder.path()).unwrap().config().recovery.limits.files, 3);
+    assert_eq!(
+        open(folder.path()).unwrap().config().recovery.limits.files,
+        3
+    );
     std::fs::write(folder.path().join(CONFIG), "[recovery\n").unwrap();
-    assert_eq!(Project::open(folder.path(), ProjectEnvironment::default()).unwrap_err().code, "E_CORRUPT");
+    assert_eq!(
+        Project::open(folder.path(), ProjectEnvironment::default())
+            .unwrap_err()
+            .code,
+        "E_CORRUPT"
+    );
     let copies = std::fs::read_dir(folder.path().join(crate::layout::QUARANTINE)).unwrap();
     assert_eq!(copies.count(), 1);
-    assert!(Project::open_anyway(folder.path(), ProjectEnvironment::default()).unwrap().is_some());
+    assert!(
+        Project::open_anyway(folder.path(), ProjectEnvironment::default())
+            .unwrap()
+            .is_some()
+    );
 }
 
 #[test]
@@ -103,14 +127,19 @@ fn a_missing_folder_that_git_tracks_is_lost() {
     let edit = || {
         project.files().edit::<KnowledgeFile, _>(None, |file| {
             let number = file.other.0.len();
-            file.other.0.insert(format!("n{number}"), crate::json::Json::Null);
+            file.other
+                .0
+                .insert(format!("n{number}"), crate::json::Json::Null);
             Ok(())
         })
     };
     let remove = |path: &str| std::fs::remove_dir_all(repository.path().join(path)).unwrap();
     edit().unwrap();
     remove(KNOWLEDGE_ENTRIES);
-    assert!(edit().unwrap_err().message.ends_with(LOST), "its last good copies are there");
+    assert!(
+        edit().unwrap_err().message.ends_with(LOST),
+        "its last good copies are there"
+    );
     remove(&last_good(KNOWLEDGE_ENTRIES));
     edit().unwrap();
     repository.commit("It is kept");

@@ -20,8 +20,8 @@ const WHY: usize = 4_000;
 pub struct Apply {
     /// The target checkpoint. Default: the newest one that is safe to roll back to.
     ///
-    /// A named checkpoint is used whatever the decision table says, unless a git operation is in progress,
-    /// the memory is damaged, another session works on the files, or the clock is wrong.
+    /// A named checkpoint is used whatever the decision table says, unless a git operation is in
+    /// progress, the memory is damaged, another session works on the files, or the clock is wrong.
     pub checkpoint: Option<String>,
     /// The reason, in 1 to 4,000 characters; default: the measurements.
     ///
@@ -43,27 +43,42 @@ pub struct Applied {
 impl Recovery<'_> {
     /// Assesses, and does what the assessment proposes.
     ///
-    /// A rollback is one commit on this branch, whose code is that of the checkpoint. It keeps everything: a commit at
-    /// `refs/forge/rescue/` holds the work tree, the index and the branch as they were, and neither an untracked nor an
-    /// ignored file is deleted.
+    /// A rollback is one commit on this branch, whose code is that of the checkpoint. It keeps
+    /// everything: a commit at `refs/forge/rescue/` holds the work tree, the index and the branch
+    /// as they were, and neither an untracked nor an ignored file is deleted.
     ///
     /// # Errors
-    /// `Unknown` (`E_UNKNOWN`) if the state of the project cannot be determined: then work is paused.
-    /// `Refused` if the named checkpoint cannot be rolled back to, or if an untracked file is in the way. Errors from git
-    /// and the files; the next call then does the rest.
+    /// `Unknown` (`E_UNKNOWN`) if the state of the project cannot be determined: then work is
+    /// paused. `Refused` if the named checkpoint cannot be rolled back to, or if an untracked file
+    /// is in the way. Errors from git and the files; the next call then does the rest.
     pub fn apply(&self, asked: &Apply) -> Result<Applied> {
         self.project.check_not_paused()?;
-        let named = asked.checkpoint.as_deref().map(|name| self.named(name)).transpose()?;
-        let report = self.assess(Assess { verify: named.is_none() })?;
+        let named = asked
+            .checkpoint
+            .as_deref()
+            .map(|name| self.named(name))
+            .transpose()?;
+        let report = self.assess(Assess {
+            verify: named.is_none(),
+        })?;
         let checkpoint = match named {
-            Some(_) if report.unknown.iter().any(|found| found.reason.forbids(report.acknowledged)) => {
+            Some(_)
+                if report
+                    .unknown
+                    .iter()
+                    .any(|found| found.reason.forbids(report.acknowledged)) =>
+            {
                 return Err(self.unknown(&report)?);
             }
             Some(named) => named,
             None if report.class == Class::Unknown => return Err(self.unknown(&report)?),
             None if report.action != Action::RollBack => {
                 let next = format!("nothing to roll back: {}", report.action.text());
-                return Ok(Applied { report, rollback: None, next });
+                return Ok(Applied {
+                    report,
+                    rollback: None,
+                    next,
+                });
             }
             None => match Checkpoints::new(self.project).newest_usable()? {
                 Some(checkpoint) => checkpoint,
@@ -72,41 +87,72 @@ impl Recovery<'_> {
         };
         let rollback = self.roll_back(&checkpoint, &self.why(&report, asked)?)?;
         let next = format!("go on here: the code is that of {}", rollback.checkpoint);
-        Ok(Applied { report, rollback: Some(rollback), next })
+        Ok(Applied {
+            report,
+            rollback: Some(rollback),
+            next,
+        })
     }
 
     fn named(&self, name: &str) -> Result<Checkpoint> {
         let checkpoint = Checkpoints::new(self.project).show(name)?;
         let whole = matches!(checkpoint.state, State::Ok | State::NotAncestor);
-        if whole && checkpoint.manifest.as_ref().is_some_and(|manifest| manifest.proven()) {
+        if whole
+            && checkpoint
+                .manifest
+                .as_ref()
+                .is_some_and(|manifest| manifest.proven())
+        {
             return Ok(checkpoint);
         }
-        let message = format!("{} is none to go back to: it is {}", checkpoint.tag, checkpoint.state.as_str());
+        let message = format!(
+            "{} is none to go back to: it is {}",
+            checkpoint.tag,
+            checkpoint.state.as_str()
+        );
         Err(Error::refused(message)
             .hint("one goes back only to a checkpoint whose checks all succeeded")
             .next("helmdeck forge checkpoint list"))
     }
 
     fn unknown(&self, report: &Report) -> Result<Error> {
-        let reasons: Vec<&str> = report.unknown.iter().map(|reason| reason.text.as_str()).collect();
+        let reasons: Vec<&str> = report
+            .unknown
+            .iter()
+            .map(|reason| reason.text.as_str())
+            .collect();
         let reasons = reasons.join("; ");
         if report.must_pause() {
             self.pause(&reasons, Some(report))?;
         }
-        let next = report.unknown.first().map_or("helmdeck forge recover assess", |reason| reason.reason.next());
-        Ok(Error::new(Category::Unknown, "E_UNKNOWN", format!("nobody can say in what state things are: {reasons}"))
-            .hint("a person has to look at it; nothing was changed")
-            .next(next))
+        let next = report
+            .unknown
+            .first()
+            .map_or("helmdeck forge recover assess", |reason| {
+                reason.reason.next()
+            });
+        Ok(Error::new(
+            Category::Unknown,
+            "E_UNKNOWN",
+            format!("nobody can say in what state things are: {reasons}"),
+        )
+        .hint("a person has to look at it; nothing was changed")
+        .next(next))
     }
 
     /// Returns the reason of the rollback, in a form that every later step can write.
     fn why(&self, report: &Report, asked: &Apply) -> Result<String> {
         let Some(text) = &asked.why else {
             let text: String = redact(&why(report)).chars().take(WHY).collect();
-            return Ok(text.replace(|c: char| c.is_control(), " ").trim().to_owned());
+            return Ok(text
+                .replace(|c: char| c.is_control(), " ")
+                .trim()
+                .to_owned());
         };
         let text = given(text)?;
-        self.project.files().check_secrets("the reason to go back", text.as_bytes())?;
+        self.project
+            .files()
+            .check_secrets("the reason to go back", text.as_bytes())?;
         Ok(text)
     }
 }
@@ -125,14 +171,27 @@ fn given(text: &str) -> Result<String> {
 
 /// Derives the reason of the rollback from the measurements.
 fn why(report: &Report) -> String {
-    let Some(measures) = &report.measures else { return "asked for".to_owned() };
+    let Some(measures) = &report.measures else {
+        return "asked for".to_owned();
+    };
     let mut parts = Vec::new();
     if !measures.verify.passed {
-        parts.push(format!("{} fails", measures.verify.command.as_deref().unwrap_or("the verification")));
+        parts.push(format!(
+            "{} fails",
+            measures
+                .verify
+                .command
+                .as_deref()
+                .unwrap_or("the verification")
+        ));
     }
     if !measures.regressions.is_empty() {
         parts.push(format!("regressed: {}", measures.regressions.join(", ")));
     }
-    parts.push(format!("{} and {} since the checkpoint", count(measures.files, "file"), count(measures.lines, "line")));
+    parts.push(format!(
+        "{} and {} since the checkpoint",
+        count(measures.files, "file"),
+        count(measures.lines, "line")
+    ));
     parts.join("; ")
 }

@@ -9,29 +9,45 @@ use crate::time::Time;
 /// because ids are never reused, and counts as not implemented.
 pub(super) fn reset(now: &FeaturesFile, mut then: FeaturesFile, at: Time) -> FeaturesFile {
     for feature in &mut then.features {
-        let was = now.get(&feature.id).map_or(feature.status, |was| was.status);
+        let was = now
+            .get(&feature.id)
+            .map_or(feature.status, |was| was.status);
         if was != feature.status && [was, feature.status].contains(&Status::Passing) {
             feature.regressed_at = Some(at);
         }
     }
-    let later: Vec<Feature> = now.features.iter().filter(|later| then.get(&later.id).is_none()).cloned().collect();
-    then.features.extend(later.into_iter().map(|later| not_implemented(later, at)));
+    let later: Vec<Feature> = now
+        .features
+        .iter()
+        .filter(|later| then.get(&later.id).is_none())
+        .cloned()
+        .collect();
+    then.features
+        .extend(later.into_iter().map(|later| not_implemented(later, at)));
     // No id is given again, and no change of the contract is forgotten.
     add_missing(&mut then.retired, &now.retired);
     add_missing(&mut then.not_adopted, &now.not_adopted);
     add_missing(&mut then.amendments, &now.amendments);
     // A feature that was removed since the checkpoint exists again.
     let features = &then.features;
-    then.retired.retain(|id| !features.iter().any(|feature| feature.id == *id));
+    then.retired
+        .retain(|id| !features.iter().any(|feature| feature.id == *id));
     then
 }
 
 fn not_implemented(feature: Feature, at: Time) -> Feature {
-    if !matches!(feature.status, Status::Passing | Status::Failing | Status::InProgress) {
+    if !matches!(
+        feature.status,
+        Status::Passing | Status::Failing | Status::InProgress
+    ) {
         return feature;
     }
     Feature {
-        regressed_at: if feature.status == Status::Passing { Some(at) } else { feature.regressed_at },
+        regressed_at: if feature.status == Status::Passing {
+            Some(at)
+        } else {
+            feature.regressed_at
+        },
         status: Status::NotImplemented,
         verified_at: None,
         verified_commit: None,

@@ -1,4 +1,5 @@
-//! Recovery: assess the distance to the last checkpoint, decide, and roll back without losing anything.
+//! Recovery: assess the distance to the last checkpoint, decide, and roll back without losing
+//! anything.
 
 mod apply;
 mod assess;

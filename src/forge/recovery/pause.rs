@@ -1,6 +1,7 @@
 //! Pause work, and end a pause.
 //!
-//! A person ends it at a terminal, or with a one-time token that was shown to them. An agent has neither.
+//! A person ends it at a terminal, or with a one-time token that was shown to them. An agent has
+//! neither.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -56,7 +57,9 @@ impl Acknowledged {
     /// Says whether this reason was acknowledged.
     #[must_use]
     pub fn covers(&self, reason: &Unknown) -> bool {
-        self.unknown.iter().any(|known| known.code() == reason.code())
+        self.unknown
+            .iter()
+            .any(|known| known.code() == reason.code())
     }
 }
 
@@ -109,35 +112,64 @@ impl Recovery<'_> {
     /// # Errors
     /// `Corrupt` if the pause file is damaged; work is paused all the same.
     pub fn paused(&self) -> Result<Option<Paused>> {
-        Ok(self.project.files().reading().load::<Paused>()?.map(|loaded| loaded.value))
+        Ok(self
+            .project
+            .files()
+            .reading()
+            .load::<Paused>()?
+            .map(|loaded| loaded.value))
     }
 
     /// Returns the pause if its only reason is a missing checkpoint to roll back to.
     pub(crate) fn paused_for_want_of_a_checkpoint(&self) -> Result<Option<Paused>> {
-        let paused = self.project.files().reading().load::<Paused>().ok().flatten().map(|loaded| loaded.value);
+        let paused = self
+            .project
+            .files()
+            .reading()
+            .load::<Paused>()
+            .ok()
+            .flatten()
+            .map(|loaded| loaded.value);
         Ok(paused.filter(|paused| {
             let report = paused.report.as_ref();
-            report.is_some_and(|report| report.unknown.iter().all(|reason| reason.reason.ends_with_a_checkpoint()))
+            report.is_some_and(|report| {
+                report
+                    .unknown
+                    .iter()
+                    .all(|reason| reason.reason.ends_with_a_checkpoint())
+            })
         }))
     }
 
-    /// Assesses again after a pause that an assessment caused, and ends the pause if no reason is left.
+    /// Assesses again after a pause that an assessment caused, and ends the pause if no reason is
+    /// left.
     ///
-    /// Returns the ended pause. `verify` allows the verify command to run; without it, a failed verify
-    /// command cannot be cleared.
+    /// Returns the ended pause. `verify` allows the verify command to run; without it, a failed
+    /// verify command cannot be cleared.
     ///
     /// # Errors
     /// Errors from git and the files.
     pub(crate) fn reassess(&self, verify: bool) -> Result<Option<Paused>> {
-        let Ok(Some(paused)) = self.paused() else { return Ok(None) };
-        let Some(before) = &paused.report else { return Ok(None) };
-        let of_verification = before.unknown.iter().any(|reason| reason.reason.is_of_the_verification());
+        let Ok(Some(paused)) = self.paused() else {
+            return Ok(None);
+        };
+        let Some(before) = &paused.report else {
+            return Ok(None);
+        };
+        let of_verification = before
+            .unknown
+            .iter()
+            .any(|reason| reason.reason.is_of_the_verification());
         if (of_verification && !verify) || self.project.git().is_err() {
             return Ok(None);
         }
-        let mut report = self.assess(Assess { verify: of_verification })?;
+        let mut report = self.assess(Assess {
+            verify: of_verification,
+        })?;
         // The session of the caller explains a detached HEAD.
-        report.unknown.retain(|reason| reason.reason != Unknown::Detached);
+        report
+            .unknown
+            .retain(|reason| reason.reason != Unknown::Detached);
         if report.must_pause() {
             return Ok(None);
         }
@@ -149,16 +181,22 @@ impl Recovery<'_> {
     pub(crate) fn lift(&self, paused: &Paused) -> Result<()> {
         let files = self.project.files();
         let guard = files.lock()?;
-        if files
-            .load::<Paused>()?
-            .is_none_or(|there| (&there.value.reason, there.value.since) != (&paused.reason, paused.since))
-        {
+        if files.load::<Paused>()?.is_none_or(|there| {
+            (&there.value.reason, there.value.since) != (&paused.reason, paused.since)
+        }) {
             return Ok(());
         }
         files.remove(PAUSED)?;
         drop(guard);
-        events::emit(self.project, Subject::Recovery, json!({ "what": "lifted", "reason": paused.reason }));
-        memory::note(self.project, &format!("Pause lifted, its reason is gone: {}", paused.reason));
+        events::emit(
+            self.project,
+            Subject::Recovery,
+            json!({ "what": "lifted", "reason": paused.reason }),
+        );
+        memory::note(
+            self.project,
+            &format!("Pause lifted, its reason is gone: {}", paused.reason),
+        );
         Ok(())
     }
 
@@ -171,7 +209,8 @@ impl Recovery<'_> {
     pub fn token(&self) -> Result<String> {
         let environment = self.project.environment();
         // A UUIDv7 has 74 random bits; two have more than a token needs.
-        let secret = hash(&format!("{}{}", environment.uuid(), environment.uuid()))[..32].to_owned();
+        let secret =
+            hash(&format!("{}{}", environment.uuid(), environment.uuid()))[..32].to_owned();
         let files = self.project.files();
         let _guard = files.lock()?;
         if files.load::<Paused>()?.is_none() {
@@ -186,16 +225,18 @@ impl Recovery<'_> {
 
     /// Ends a pause.
     ///
-    /// The unknowns are remembered as acknowledged, so they do not pause again on this commit or a later one.
-    /// An acknowledged unfinished merge or the like counts on this commit alone.
+    /// The unknowns are remembered as acknowledged, so they do not pause again on this commit or a
+    /// later one. An acknowledged unfinished merge or the like counts on this commit alone.
     ///
     /// # Errors
-    /// `NotFound` if work is not paused; `Usage` without a reason; `Refused` (`E_TOKEN`) for a wrong,
-    /// used or expired token.
+    /// `NotFound` if work is not paused; `Usage` without a reason; `Refused` (`E_TOKEN`) for a
+    /// wrong, used or expired token.
     pub fn ack(&self, ack: &Ack) -> Result<Acknowledged> {
         let reason = ack.reason.trim();
         if reason.is_empty() || reason.chars().count() > 1_000 {
-            return Err(Error::usage("say why work may go on, in 1 to 1,000 characters"));
+            return Err(Error::usage(
+                "say why work may go on, in 1 to 1,000 characters",
+            ));
         }
         let now = self.project.environment().now();
         let files = self.project.files();
@@ -210,8 +251,12 @@ impl Recovery<'_> {
         if let By::Token(secret) = &ack.by {
             let token = paused.as_ref().and_then(|paused| paused.token.as_ref());
             if !token.is_some_and(|token| token.accepts(secret, now)) {
-                return Err(Error::new(Category::Refused, "E_TOKEN", "the token is wrong, used or too old")
-                    .hint("a person asks for a new one where this one was shown"));
+                return Err(Error::new(
+                    Category::Refused,
+                    "E_TOKEN",
+                    "the token is wrong, used or too old",
+                )
+                .hint("a person asks for a new one where this one was shown"));
             }
         }
         let report = paused.and_then(|paused| paused.report);
@@ -220,7 +265,13 @@ impl Recovery<'_> {
             reason: reason.to_owned(),
             head: report.as_ref().and_then(|report| report.head.clone()),
             unknown: report
-                .map(|report| report.unknown.into_iter().map(|reason| reason.reason).collect())
+                .map(|report| {
+                    report
+                        .unknown
+                        .into_iter()
+                        .map(|reason| reason.reason)
+                        .collect()
+                })
                 .unwrap_or_default(),
             other: Members::default(),
         };
@@ -230,7 +281,11 @@ impl Recovery<'_> {
         })?;
         files.remove(PAUSED)?;
         drop(guard);
-        events::emit(self.project, Subject::Recovery, json!({ "what": "acknowledged", "reason": reason }));
+        events::emit(
+            self.project,
+            Subject::Recovery,
+            json!({ "what": "acknowledged", "reason": reason }),
+        );
         memory::note(self.project, &format!("Recovery acknowledged: {reason}"));
         Ok(answer)
     }
@@ -261,7 +316,9 @@ fn redact(report: &Report) -> Option<Report> {
     each(&mut value);
     let report: Report = serde_json::from_value(value).ok()?;
     let written = crate::json::print(&report).ok()?;
-    scan(&String::from_utf8_lossy(&written)).is_empty().then_some(report)
+    scan(&String::from_utf8_lossy(&written))
+        .is_empty()
+        .then_some(report)
 }
 
 fn not_paused() -> Error {

@@ -1,7 +1,8 @@
 //! Rollback: one commit on this branch, whose code is that of the checkpoint.
 //!
-//! The branch only moves forward, so that a merge, a rebase and a squash take the rollback along. A killed rollback is done by
-//! the next one: it finds the branch where it is, and goes on from there.
+//! The branch only moves forward, so that a merge, a rebase and a squash take the rollback along. A
+//! killed rollback is done by the next one: it finds the branch where it is, and goes on from
+//! there.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -23,7 +24,12 @@ use helmdeck_core::text;
 /// Maximum number of names to try before giving up.
 const TRIES: u32 = 1_000;
 /// Settings that keep git from running the user's hooks and programs.
-const QUIET: [&str; 4] = ["-c", "core.hooksPath=/dev/null", "-c", "submodule.recurse=false"];
+const QUIET: [&str; 4] = [
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "submodule.recurse=false",
+];
 
 /// A rollback.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -40,7 +46,8 @@ pub struct Rollback {
     pub branch: Option<String>,
     /// The reference that holds the work tree, the index and the commit as they were.
     pub rescue: String,
-    /// The reference that holds what was saved while the rollback was under way; absent if nothing was.
+    /// The reference that holds what was saved while the rollback was under way; absent if nothing
+    /// was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rescue_meanwhile: Option<String>,
     /// The reason.
@@ -51,13 +58,16 @@ impl Recovery<'_> {
     /// Rolls the code of the project back to a checkpoint.
     ///
     /// # Errors
-    /// `Refused` (`E_IN_THE_WAY`) if an untracked file is in the place of one of the checkpoint's; `Stale` (`E_MOVED`) if
-    /// HEAD moved meanwhile; errors from git and the files. What was there is kept under the rescue reference in any case.
+    /// `Refused` (`E_IN_THE_WAY`) if an untracked file is in the place of one of the checkpoint's;
+    /// `Stale` (`E_MOVED`) if HEAD moved meanwhile; errors from git and the files. What was there
+    /// is kept under the rescue reference in any case.
     pub(super) fn roll_back(&self, checkpoint: &Checkpoint, why: &str) -> Result<Rollback> {
         let git = self.project.git()?;
         let _guard = self.project.files().rollback_lock()?;
         let (Some(head), Some(commit)) = (git.head()?, checkpoint.oid()) else {
-            return Err(Error::refused("there is no commit to go back from, or none to go back to"));
+            return Err(Error::refused(
+                "there is no commit to go back from, or none to go back to",
+            ));
         };
         let branch = git.branch()?;
         check_in_the_way(git, &commit)?;
@@ -67,18 +77,29 @@ impl Recovery<'_> {
         let made = if is_done(git, &head, &commit)? {
             head.clone()
         } else {
-            self.remember(git, &commit, self.lesson(checkpoint, branch.as_deref(), &head, why, &rescue))?;
+            self.remember(
+                git,
+                &commit,
+                self.lesson(checkpoint, branch.as_deref(), &head, why, &rescue),
+            )?;
             fault::reach(fault::Point::Remembered);
             let tree = tree(git, &head, &commit)?;
             let message = self.message(checkpoint, &head, why, &rescue);
             let made = git.commit_tree(&tree, &[&head], &message)?;
-            let reference = branch.as_ref().map_or_else(|| "HEAD".to_owned(), |name| format!("refs/heads/{name}"));
+            let reference = branch
+                .as_ref()
+                .map_or_else(|| "HEAD".to_owned(), |name| format!("refs/heads/{name}"));
             if git.branch()? != branch
-                || git.update_ref(&reference, Some(&made), Some(&head), "forge: roll back")? != Updated::Done
+                || git.update_ref(&reference, Some(&made), Some(&head), "forge: roll back")?
+                    != Updated::Done
             {
-                return Err(Error::new(Category::Stale, "E_MOVED", "HEAD moved while the rollback was under way")
-                    .hint(format!("what was there is kept at {rescue}"))
-                    .next("helmdeck forge recover assess"));
+                return Err(Error::new(
+                    Category::Stale,
+                    "E_MOVED",
+                    "HEAD moved while the rollback was under way",
+                )
+                .hint(format!("what was there is kept at {rescue}"))
+                .next("helmdeck forge recover assess"));
             }
             made
         };
@@ -98,7 +119,10 @@ impl Recovery<'_> {
             rescue_meanwhile: meanwhile.map(|rescue| rescue.reference),
             why: why.to_owned(),
         };
-        memory::note(self.project, &format!("Rolled back to {}: {why}", checkpoint.tag));
+        memory::note(
+            self.project,
+            &format!("Rolled back to {}: {why}", checkpoint.tag),
+        );
         let told = serde_json::json!({
             "what": "rolled_back",
             "checkpoint": rollback.checkpoint,
@@ -110,29 +134,44 @@ impl Recovery<'_> {
         Ok(rollback)
     }
 
-    /// Returns a free name for a rescue, which holds every byte of the work tree and of the index, and its message.
+    /// Returns a free name for a rescue, which holds every byte of the work tree and of the index,
+    /// and its message.
     fn free_rescue(&self, git: &Git, checkpoint: &str, why: &str) -> Result<(String, String)> {
         let session = memory::session(self.project).unwrap_or_else(|| "manual".to_owned());
         let folder = format!("{}/{session}", checkpoints::encode(git.scope()));
         let folder = folder.trim_start_matches('/');
         let prefix = format!("refs/forge/rescue/{folder}/");
-        let taken: BTreeSet<String> = git.references(&prefix)?.into_iter().map(|(name, _)| name).collect();
+        let taken: BTreeSet<String> = git
+            .references(&prefix)?
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
         let free = (1..TRIES).find(|number| !taken.contains(&format!("{prefix}{number}")));
         let Some(number) = free else {
-            return Err(Error::new(Category::Failed, "E_NAMES", format!("{TRIES} names below {prefix} are taken")));
+            return Err(Error::new(
+                Category::Failed,
+                "E_NAMES",
+                format!("{TRIES} names below {prefix} are taken"),
+            ));
         };
-        let message = format!("Rescue before going back to {checkpoint}\n\n{}\n", one_line(why));
+        let message = format!(
+            "Rescue before going back to {checkpoint}\n\n{}\n",
+            one_line(why)
+        );
         Ok((format!("{folder}/{number}"), message))
     }
 
-    /// Writes the memory of what is true after the rollback: why it was done, and the features as they were then.
+    /// Writes the memory of what is true after the rollback: why it was done, and the features as
+    /// they were then.
     ///
-    /// A file that cannot be written (a newer program wrote it, or it would hold a credential) stays as it is.
+    /// A file that cannot be written (a newer program wrote it, or it would hold a credential)
+    /// stays as it is.
     fn remember(&self, git: &Git, commit: &Oid, lesson: Failed) -> Result<()> {
         let at = lesson.learned_at;
         let written = |what: &str, result: Result<()>| match result {
             Err(error)
-                if matches!(error.category, Category::Secret | Category::Refused) || error.code == "E_INVALID" =>
+                if matches!(error.category, Category::Secret | Category::Refused)
+                    || error.code == "E_INVALID" =>
             {
                 tracing::warn!(%error, "{what} stays as it is");
                 Ok(())
@@ -145,7 +184,9 @@ impl Recovery<'_> {
             then => then?,
         };
         let files = self.project.files();
-        let (Some(then), Ok(Some(_))) = (then, files.reading().load::<FeaturesFile>()) else { return Ok(()) };
+        let (Some(then), Ok(Some(_))) = (then, files.reading().load::<FeaturesFile>()) else {
+            return Ok(());
+        };
         let reset = files.edit::<FeaturesFile, _>(None, |file| {
             *file = carry::reset(file, then, at);
             Ok(())
@@ -154,13 +195,29 @@ impl Recovery<'_> {
     }
 
     /// Returns the lesson of a rollback, for later sessions.
-    fn lesson(&self, checkpoint: &Checkpoint, branch: Option<&str>, head: &Oid, why: &str, rescue: &str) -> Failed {
+    fn lesson(
+        &self,
+        checkpoint: &Checkpoint,
+        branch: Option<&str>,
+        head: &Oid,
+        why: &str,
+        rescue: &str,
+    ) -> Failed {
         let cut = |text: &str, most: usize| text.chars().take(most).collect::<String>();
         let (branch, tag) = (branch.unwrap_or("a detached HEAD"), &checkpoint.tag);
         Failed {
-            context: cut(&format!("What was tried on {branch} up to {}, after {tag}", head.short()), 500),
+            context: cut(
+                &format!(
+                    "What was tried on {branch} up to {}, after {tag}",
+                    head.short()
+                ),
+                500,
+            ),
             issue: cut(why, 4_000),
-            resolution: cut(&format!("Rolled back to {tag}; what was there is kept at {rescue}"), 4_000),
+            resolution: cut(
+                &format!("Rolled back to {tag}; what was there is kept at {rescue}"),
+                4_000,
+            ),
             learned_at: self.project.environment().now().seconds(),
             trace: Trace::default(),
             other: Members::default(),
@@ -179,14 +236,18 @@ impl Recovery<'_> {
     }
 }
 
-/// Says whether a rollback to the code of `commit` made `head`, and was killed before it wrote the work tree.
+/// Says whether a rollback to the code of `commit` made `head`, and was killed before it wrote the
+/// work tree.
 fn is_done(git: &Git, head: &Oid, commit: &Oid) -> Result<bool> {
-    let is_rollback = git.commit(head.as_str())?.is_some_and(|head| head.trailer("Forge-Rescue").next().is_some());
+    let is_rollback = git
+        .commit(head.as_str())?
+        .is_some_and(|head| head.trailer("Forge-Rescue").next().is_some());
     Ok(is_rollback && git.code_tree(head)? == git.code_tree(commit)?)
 }
 
-/// Writes the tree of the rollback: of the scope the code of `commit` and the memory of the work tree, and the rest of
-/// `head`. It is built in a separate index, so neither the work tree nor the index changes.
+/// Writes the tree of the rollback: of the scope the code of `commit` and the memory of the work
+/// tree, and the rest of `head`. It is built in a separate index, so neither the work tree nor the
+/// index changes.
 fn tree(git: &Git, head: &Oid, commit: &Oid) -> Result<Oid> {
     let folder = tempfile::Builder::new()
         .prefix("forge-rollback-")
@@ -198,20 +259,34 @@ fn tree(git: &Git, head: &Oid, commit: &Oid) -> Result<Oid> {
     let scope = git.scope_pathspecs();
     let scope: Vec<&str> = scope.iter().map(String::as_str).collect();
     let now = git.succeed(&[&["ls-files", "-z", "--"], &scope[..]].concat(), &run())?;
-    git.succeed(&["update-index", "-z", "--force-remove", "--stdin"], &run().stdin(now.stdout))?;
+    git.succeed(
+        &["update-index", "-z", "--force-remove", "--stdin"],
+        &run().stdin(now.stdout),
+    )?;
     let mut args = vec!["ls-tree", "-r", "-z", "--full-tree", commit.as_str(), "--"];
     if !git.scope().is_empty() {
         args.push(git.scope());
     }
     let then = git.succeed(&args, &Run::default())?;
     let is_code = |line: &&[u8]| {
-        let path = line.iter().position(|byte| *byte == b'\t').map(|tab| &line[tab + 1..]);
+        let path = line
+            .iter()
+            .position(|byte| *byte == b'\t')
+            .map(|tab| &line[tab + 1..]);
         path.is_some_and(|path| !git.is_memory(path))
     };
     let code = nul_terminated(then.records().filter(is_code));
     git.succeed(&["update-index", "-z", "--index-info"], &run().stdin(code))?;
     // The memory as it is, without what git ignores.
-    let args = ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", git.memory()];
+    let args = [
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "--",
+        git.memory(),
+    ];
     let listed = git.succeed(&args, &Run::default())?;
     let is_file = |path: &&[u8]| {
         // A file name need not be UTF-8.
@@ -219,8 +294,14 @@ fn tree(git: &Git, head: &Oid, commit: &Oid) -> Result<Oid> {
         std::fs::symlink_metadata(place).is_ok_and(|about| !about.is_dir())
     };
     let (there, gone): (Vec<&[u8]>, Vec<&[u8]>) = listed.records().partition(is_file);
-    git.succeed(&["update-index", "-z", "--add", "--replace", "--stdin"], &run().stdin(nul_terminated(there)))?;
-    git.succeed(&["update-index", "-z", "--force-remove", "--stdin"], &run().stdin(nul_terminated(gone)))?;
+    git.succeed(
+        &["update-index", "-z", "--add", "--replace", "--stdin"],
+        &run().stdin(nul_terminated(there)),
+    )?;
+    git.succeed(
+        &["update-index", "-z", "--force-remove", "--stdin"],
+        &run().stdin(nul_terminated(gone)),
+    )?;
     Ok(git.write_tree(&index)?)
 }
 
@@ -229,21 +310,47 @@ fn restore(git: &Git, made: &Oid) -> Result<()> {
     let scope = git.scope_pathspecs().swap_remove(0);
     let (mut code, mut memory) = (BTreeSet::new(), BTreeSet::new());
     for place in [&[][..], &["--cached"]] {
-        let fixed = ["diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=dirty"];
-        let output = git.succeed(&[&fixed[..], place, &[made.as_str(), "--", &scope]].concat(), &Run::default())?;
+        let fixed = [
+            "diff",
+            "--name-only",
+            "-z",
+            "--no-renames",
+            "--no-ext-diff",
+            "--ignore-submodules=dirty",
+        ];
+        let output = git.succeed(
+            &[&fixed[..], place, &[made.as_str(), "--", &scope]].concat(),
+            &Run::default(),
+        )?;
         for path in output.records() {
-            let paths = if git.is_memory(path) { &mut memory } else { &mut code };
+            let paths = if git.is_memory(path) {
+                &mut memory
+            } else {
+                &mut code
+            };
             paths.insert(path.to_vec());
         }
     }
     let source = format!("--source={made}");
-    for (paths, places) in [(code, &["--staged", "--worktree"][..]), (memory, &["--staged"])] {
+    for (paths, places) in [
+        (code, &["--staged", "--worktree"][..]),
+        (memory, &["--staged"]),
+    ] {
         if paths.is_empty() {
             continue;
         }
         let fixed = ["--literal-pathspecs", "restore", "--quiet", &source];
-        let args = [&QUIET[..], &fixed, places, &["--pathspec-from-file=-", "--pathspec-file-nul"]].concat();
-        git.succeed(&args, &slow().stdin(nul_terminated(paths.iter().map(Vec::as_slice))))?;
+        let args = [
+            &QUIET[..],
+            &fixed,
+            places,
+            &["--pathspec-from-file=-", "--pathspec-file-nul"],
+        ]
+        .concat();
+        git.succeed(
+            &args,
+            &slow().stdin(nul_terminated(paths.iter().map(Vec::as_slice))),
+        )?;
     }
     Ok(())
 }
@@ -253,26 +360,53 @@ fn check_in_the_way(git: &Git, commit: &Oid) -> Result<()> {
     if found.is_empty() {
         return Ok(());
     }
-    let some = found.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let some = found
+        .iter()
+        .take(5)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
     let message = format!("untracked files are where the checkpoint has others: {some}");
-    Err(Error::new(Category::Refused, "E_IN_THE_WAY", message).hint("move them elsewhere").next("git status"))
+    Err(Error::new(Category::Refused, "E_IN_THE_WAY", message)
+        .hint("move them elsewhere")
+        .next("git status"))
 }
 
 /// Returns the untracked paths of the scope in whose place a commit has files or folders.
 fn in_the_way(git: &Git, commit: &Oid) -> Result<Vec<String>> {
     let scope = git.scope_pathspecs();
     let scope: Vec<&str> = scope.iter().map(String::as_str).collect();
-    let args = [&["ls-files", "-z", "--others", "--directory", "--"], &scope[..]].concat();
+    let args = [
+        &["ls-files", "-z", "--others", "--directory", "--"],
+        &scope[..],
+    ]
+    .concat();
     let others = git.succeed(&args, &Run::default())?;
-    let tree = git.succeed(&["ls-tree", "-r", "-z", "--name-only", "--full-tree", commit.as_str()], &Run::default())?;
+    let tree = git.succeed(
+        &[
+            "ls-tree",
+            "-r",
+            "-z",
+            "--name-only",
+            "--full-tree",
+            commit.as_str(),
+        ],
+        &Run::default(),
+    )?;
     let tree: BTreeSet<&[u8]> = tree.records().collect();
     let mut found = Vec::new();
     for other in others.records() {
         let path = other.strip_suffix(b"/").unwrap_or(other);
         let below = [path, b"/"].concat();
-        let holds = tree.range(&below[..]..).next().is_some_and(|first| first.starts_with(&below));
-        let file_above =
-            path.iter().enumerate().filter(|(_, byte)| **byte == b'/').any(|(at, _)| tree.contains(&path[..at]));
+        let holds = tree
+            .range(&below[..]..)
+            .next()
+            .is_some_and(|first| first.starts_with(&below));
+        let file_above = path
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == b'/')
+            .any(|(at, _)| tree.contains(&path[..at]));
         if tree.contains(path) || holds || file_above {
             found.push(String::from_utf8_lossy(path).into_owned());
         }
@@ -282,11 +416,19 @@ fn in_the_way(git: &Git, commit: &Oid) -> Result<Vec<String>> {
 
 /// Returns a text as one line, so that it cannot act as a heading or trailer of a message.
 fn one_line(text: &str) -> String {
-    text::collapse_whitespace(text).trim_start_matches('#').trim_start().to_owned()
+    text::collapse_whitespace(text)
+        .trim_start_matches('#')
+        .trim_start()
+        .to_owned()
 }
 
 fn nul_terminated<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
-    lines.into_iter().flat_map(|line| [line, b"\0"]).flatten().copied().collect()
+    lines
+        .into_iter()
+        .flat_map(|line| [line, b"\0"])
+        .flatten()
+        .copied()
+        .collect()
 }
 
 fn slow() -> Run {

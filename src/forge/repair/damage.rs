@@ -10,8 +10,8 @@ use crate::files::{Files, LOST, back};
 use crate::forms::Forms;
 use crate::git::Git;
 use crate::layout::{
-    ARTIFACT_INDEX, BRANCHES, COMMENTS, CONFIG, EVENTS_OUTBOX, EXCEPTIONS, FEATURES, FEATURES_ENTRIES, HEALTH, JOURNAL,
-    KNOWLEDGE, KNOWLEDGE_ENTRIES, PROGRESS, SESSIONS,
+    ARTIFACT_INDEX, BRANCHES, COMMENTS, CONFIG, EVENTS_OUTBOX, EXCEPTIONS, FEATURES,
+    FEATURES_ENTRIES, HEALTH, JOURNAL, KNOWLEDGE, KNOWLEDGE_ENTRIES, PROGRESS, SESSIONS,
 };
 use crate::project::Project;
 use crate::skills::Skills;
@@ -50,8 +50,13 @@ pub struct Damaged {
 impl Damaged {
     /// Makes the error of a command that cannot continue because of the damage.
     pub(crate) fn error(&self) -> Error {
-        let error = Error::new(Category::Corrupt, "E_CORRUPT", format!("{}: {}", self.path, self.detail));
-        let error = error.hint("nothing was written over it, and nothing will be until it is repaired");
+        let error = Error::new(
+            Category::Corrupt,
+            "E_CORRUPT",
+            format!("{}: {}", self.path, self.detail),
+        );
+        let error =
+            error.hint("nothing was written over it, and nothing will be until it is repaired");
         match &self.next {
             Some(next) => error.next(next),
             None => error,
@@ -64,7 +69,10 @@ impl Damaged {
 /// # Errors
 /// `Failed` if a folder cannot be read.
 pub fn damaged(project: &Project) -> Result<Vec<String>> {
-    Ok(damaged_files(project)?.into_iter().map(|one| one.path).collect())
+    Ok(damaged_files(project)?
+        .into_iter()
+        .map(|one| one.path)
+        .collect())
 }
 
 /// Returns all damaged memory files, with their damage.
@@ -72,7 +80,10 @@ pub fn damaged(project: &Project) -> Result<Vec<String>> {
 /// # Errors
 /// As [`damaged`].
 pub fn damaged_files(project: &Project) -> Result<Vec<Damaged>> {
-    Ok(all_damage(project)?.into_iter().filter(|one| one.extent != Extent::Newer).collect())
+    Ok(all_damage(project)?
+        .into_iter()
+        .filter(|one| one.extent != Extent::Newer)
+        .collect())
 }
 
 /// Returns the damage of all files: also of those of a newer program, and of skills and forms.
@@ -82,7 +93,8 @@ pub(crate) fn all_damage(project: &Project) -> Result<Vec<Damaged>> {
     Ok(all)
 }
 
-/// Returns the skills and forms that cannot be used. The others can be, and a commit takes all of them.
+/// Returns the skills and forms that cannot be used. The others can be, and a commit takes all of
+/// them.
 pub(crate) fn unusable(project: &Project) -> Result<Vec<Damaged>> {
     let mut all = Skills::new(project).damaged()?;
     all.extend(Forms::new(project).damaged()?);
@@ -93,16 +105,25 @@ pub(crate) fn unusable(project: &Project) -> Result<Vec<Damaged>> {
 pub(crate) fn damage(project: &Project, wanted: impl Fn(&str) -> bool) -> Result<Vec<Damaged>> {
     let files = project.files().reading();
     let paths = own_files(project)?;
-    Ok(paths.into_iter().filter(|path| wanted(path)).filter_map(|path| look(&files, path)).collect())
+    Ok(paths
+        .into_iter()
+        .filter(|path| wanted(path))
+        .filter_map(|path| look(&files, path))
+        .collect())
 }
 
-/// Says whether a path is that of a document of the long-term memory, of the folder of its entries, or of one of them.
+/// Says whether a path is that of a document of the long-term memory, of the folder of its entries,
+/// or of one of them.
 pub(crate) fn is_long_term(path: &str) -> bool {
-    let below = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let below = |folder: &str| {
+        path.strip_prefix(folder)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
     [KNOWLEDGE, FEATURES].contains(&path) || FOLDERS.into_iter().any(below)
 }
 
-/// Refuses to commit a damaged file, which would reach every clone. Paths are those of the repository.
+/// Refuses to commit a damaged file, which would reach every clone. Paths are those of the
+/// repository.
 ///
 /// # Errors
 /// `Corrupt` with the first such file.
@@ -114,21 +135,38 @@ pub(crate) fn check_whole(project: &Project, git: &Git, paths: &[String]) -> Res
     // Of a lost folder every file is gone.
     let is_changed = |path: &str| {
         let path = of_repository(path);
-        let below =
-            |changed: &String| changed.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let below = |changed: &String| {
+            changed
+                .strip_prefix(&path)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
         paths.iter().any(below)
     };
     let damaged = damage(project, is_changed)?;
-    match damaged.iter().find(|one| matches!(one.extent, Extent::Whole | Extent::Lines)) {
-        Some(damaged) => Err(damaged.error().hint("nothing was committed, and nothing was written over it")),
+    match damaged
+        .iter()
+        .find(|one| matches!(one.extent, Extent::Whole | Extent::Lines))
+    {
+        Some(damaged) => Err(damaged
+            .error()
+            .hint("nothing was committed, and nothing was written over it")),
         None => Ok(()),
     }
 }
 
 /// Returns the paths of all files that can be damaged. Not all of them exist.
 fn own_files(project: &Project) -> Result<Vec<String>> {
-    let mut paths: Vec<String> =
-        [CONFIG, PROGRESS, JOURNAL, EVENTS_OUTBOX, HEALTH, EXCEPTIONS, ARTIFACT_INDEX].map(str::to_owned).to_vec();
+    let mut paths: Vec<String> = [
+        CONFIG,
+        PROGRESS,
+        JOURNAL,
+        EVENTS_OUTBOX,
+        HEALTH,
+        EXCEPTIONS,
+        ARTIFACT_INDEX,
+    ]
+    .map(str::to_owned)
+    .to_vec();
     for kind in KINDS {
         if kind.path.ends_with(".json") {
             paths.push(kind.path.to_owned());
@@ -140,7 +178,11 @@ fn own_files(project: &Project) -> Result<Vec<String>> {
         for entry in project.files().list(kind.path)? {
             let path = format!("{}/{}", kind.path, entry.name);
             if entry.folder && [SESSIONS, COMMENTS].contains(&kind.path) {
-                let inner = project.files().list(&path)?.into_iter().filter(|entry| !entry.folder);
+                let inner = project
+                    .files()
+                    .list(&path)?
+                    .into_iter()
+                    .filter(|entry| !entry.folder);
                 paths.extend(inner.map(|entry| format!("{path}/{}", entry.name)));
             } else {
                 paths.push(path);
@@ -156,7 +198,12 @@ fn look(files: &Files, path: String) -> Option<Damaged> {
     if FOLDERS.contains(&path.as_str()) {
         let next = Some(back(&path));
         let is_lost = files.is_lost(&path).unwrap_or(false);
-        return is_lost.then(|| Damaged { path, extent: Extent::Whole, detail: LOST.to_owned(), next });
+        return is_lost.then(|| Damaged {
+            path,
+            extent: Extent::Whole,
+            detail: LOST.to_owned(),
+            next,
+        });
     }
     let form = form(&path)?;
     let next = Some(format!("helmdeck forge repair {path}"));
@@ -164,12 +211,26 @@ fn look(files: &Files, path: String) -> Option<Damaged> {
         Ok(Some(bytes)) => bytes,
         Ok(None) => {
             let lost = files.is_lost(&path).unwrap_or(false);
-            return lost.then(|| Damaged { path, extent: Extent::Whole, detail: LOST.to_owned(), next });
+            return lost.then(|| Damaged {
+                path,
+                extent: Extent::Whole,
+                detail: LOST.to_owned(),
+                next,
+            });
         }
         Err(error) => {
             // `forge repair` cannot fix a path that is not a file, or that is not readable.
-            let next = error.next.clone().or(next).filter(|_| error.category == Category::Corrupt);
-            return Some(Damaged { path, extent: Extent::Whole, detail: error.message, next });
+            let next = error
+                .next
+                .clone()
+                .or(next)
+                .filter(|_| error.category == Category::Corrupt);
+            return Some(Damaged {
+                path,
+                extent: Extent::Whole,
+                detail: error.message,
+                next,
+            });
         }
     };
     let wrong = check(form, &bytes).err()?;
@@ -180,5 +241,10 @@ fn look(files: &Files, path: String) -> Option<Damaged> {
         Wrong::Lines { .. } => Extent::Lines,
     };
     let next = next.filter(|_| extent != Extent::Newer);
-    Some(Damaged { path, extent, detail: wrong.detail(), next })
+    Some(Damaged {
+        path,
+        extent,
+        detail: wrong.detail(),
+        next,
+    })
 }

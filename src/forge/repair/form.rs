@@ -42,8 +42,12 @@ impl Wrong {
         match self {
             Self::Newer(version) => version.clone(),
             Self::Whole(at) => place(at),
-            Self::Lines { first, count: 1, .. } => format!("{}; this line is passed over", place(first)),
-            Self::Lines { first, count, .. } => format!("{}; {count} lines are passed over", place(first)),
+            Self::Lines {
+                first, count: 1, ..
+            } => format!("{}; this line is passed over", place(first)),
+            Self::Lines { first, count, .. } => {
+                format!("{}; {count} lines are passed over", place(first))
+            }
         }
     }
 }
@@ -81,7 +85,9 @@ pub(super) fn check(form: Form, bytes: &[u8]) -> Result<(), Wrong> {
         Form::Lines => check_lines(bytes),
         Form::Text => check_text(bytes),
         Form::Config if bytes.is_empty() => Ok(()),
-        Form::Config => Config::parse(text(bytes).map_err(Wrong::Whole)?).map(drop).map_err(Wrong::Whole),
+        Form::Config => Config::parse(text(bytes).map_err(Wrong::Whole)?)
+            .map(drop)
+            .map_err(Wrong::Whole),
     }
 }
 
@@ -95,7 +101,8 @@ fn check_text(bytes: &[u8]) -> Result<(), Wrong> {
 
 /// Says whether a line is valid JSON; `None` for an empty line.
 fn is_value(line: &[u8]) -> Option<bool> {
-    let good = || std::str::from_utf8(line).is_ok_and(|line| serde_json::from_str::<Json>(line).is_ok());
+    let good =
+        || std::str::from_utf8(line).is_ok_and(|line| serde_json::from_str::<Json>(line).is_ok());
     (!line.trim_ascii().is_empty()).then(good)
 }
 
@@ -112,8 +119,16 @@ fn check_lines(bytes: &[u8]) -> Result<(), Wrong> {
         }
     }
     let Some(line) = first else { return Ok(()) };
-    let first = Damage { line, column: 1, what: "expected one JSON value on each line".to_owned() };
-    Err(if good == 0 { Wrong::Whole(first) } else { Wrong::Lines { first, count: bad } })
+    let first = Damage {
+        line,
+        column: 1,
+        what: "expected one JSON value on each line".to_owned(),
+    };
+    Err(if good == 0 {
+        Wrong::Whole(first)
+    } else {
+        Wrong::Lines { first, count: bad }
+    })
 }
 
 /// Returns the valid lines of a file, and the number of damaged ones.
@@ -150,7 +165,11 @@ mod tests {
     #[test]
     fn what_is_named_as_damaged_is_what_is_taken_out() {
         let twice = "{\"a\":1,\"a\":2}";
-        for (bad, lines) in [(0, "{\"a\":1}\n  \n[]\n"), (1, &format!("{{}}\n{twice}\n")), (2, "1\n{\n\t\n}\n2")] {
+        for (bad, lines) in [
+            (0, "{\"a\":1}\n  \n[]\n"),
+            (1, &format!("{{}}\n{twice}\n")),
+            (2, "1\n{\n\t\n}\n2"),
+        ] {
             let named = match check(Form::Lines, lines.as_bytes()) {
                 Ok(()) => 0,
                 Err(Wrong::Lines { count, .. }) => count,

@@ -26,7 +26,11 @@ impl<'a> Sessions<'a> {
     /// # Errors
     /// `Corrupt`.
     pub fn living(&self) -> Result<ActiveSessions> {
-        Ok(self.project.files().load::<ActiveSessions>()?.map_or_else(ActiveSessions::empty, |loaded| loaded.value))
+        Ok(self
+            .project
+            .files()
+            .load::<ActiveSessions>()?
+            .map_or_else(ActiveSessions::empty, |loaded| loaded.value))
     }
 
     /// Returns the sessions as the next start will see them.
@@ -38,7 +42,11 @@ impl<'a> Sessions<'a> {
     pub fn seen(&self) -> Result<ActiveSessions> {
         let now = self.project.environment().now();
         let mut living = self.living()?;
-        for session in living.sessions.iter_mut().filter(|session| session.state.is_alive()) {
+        for session in living
+            .sessions
+            .iter_mut()
+            .filter(|session| session.state.is_alive())
+        {
             if let Some(why) = session.given_up(now) {
                 session.state = State::Abandoned;
                 session.abandoned = Some(why);
@@ -49,8 +57,8 @@ impl<'a> Sessions<'a> {
 
     /// Returns the caller's session. `None` if there is none, or if it is ambiguous.
     ///
-    /// It is the one that [`ProjectEnvironment::session`](crate::ProjectEnvironment::session) names, or else
-    /// the only one with this agent's name.
+    /// It is the one that [`ProjectEnvironment::session`](crate::ProjectEnvironment::session)
+    /// names, or else the only one with this agent's name.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -70,19 +78,22 @@ impl<'a> Sessions<'a> {
     /// `Corrupt`.
     pub fn shown(&self) -> Result<Option<Session>> {
         match self.current()? {
-            None if self.project.environment().session.is_none() => Ok(self.living()?.primary().cloned()),
+            None if self.project.environment().session.is_none() => {
+                Ok(self.living()?.primary().cloned())
+            }
             own => Ok(own),
         }
     }
 
     /// Returns the session that a change belongs to.
     ///
-    /// `None` if no session is active, and none is required. A caller that names no session never works in
-    /// another agent's.
+    /// `None` if no session is active, and none is required. A caller that names no session never
+    /// works in another agent's.
     ///
     /// # Errors
-    /// `NotFound` (`E_SESSION_OVER`) if the named session is not active; `Locked` (`E_SESSION_LIVE`) if
-    /// only another agent's session is active, or several of this name; `Corrupt`.
+    /// `NotFound` (`E_SESSION_OVER`) if the named session is not active; `Locked`
+    /// (`E_SESSION_LIVE`) if only another agent's session is active, or several of this name;
+    /// `Corrupt`.
     pub fn acting(&self) -> Result<Option<Session>> {
         let environment = self.project.environment();
         let living = self.living()?;
@@ -111,7 +122,12 @@ impl<'a> Sessions<'a> {
     /// `NotFound` (`E_SESSION_OVER`).
     pub fn check_not_over(&self) -> Result<()> {
         match self.mine() {
-            Err(error) if error.category == Category::NotFound && self.project.check_not_paused().is_ok() => Err(error),
+            Err(error)
+                if error.category == Category::NotFound
+                    && self.project.check_not_paused().is_ok() =>
+            {
+                Err(error)
+            }
             _ => Ok(()),
         }
     }
@@ -125,7 +141,11 @@ impl<'a> Sessions<'a> {
             Some(git) => git.branch()?,
             None => return Ok(()),
         };
-        if self.living()?.get(id).is_some_and(|session| session.branch != branch) {
+        if self
+            .living()?
+            .get(id)
+            .is_some_and(|session| session.branch != branch)
+        {
             self.change(id, |session| session.branch = branch)?;
         }
         Ok(())
@@ -147,16 +167,20 @@ impl<'a> Sessions<'a> {
         // A crash here leaves a step that is done but not recorded.
         #[cfg(test)]
         super::crash_tests::point();
-        self.project.files().edit::<ActiveSessions, Session>(None, |living| {
-            named_one(living, id)?;
-            match living.get_mut(id) {
-                Some(session) => {
-                    change(session);
-                    Ok(session.clone())
+        self.project
+            .files()
+            .edit::<ActiveSessions, Session>(None, |living| {
+                named_one(living, id)?;
+                match living.get_mut(id) {
+                    Some(session) => {
+                        change(session);
+                        Ok(session.clone())
+                    }
+                    None => Err(Error::not_found(format!(
+                        "no session {id} lives in this work tree"
+                    ))),
                 }
-                None => Err(Error::not_found(format!("no session {id} lives in this work tree"))),
-            }
-        })
+            })
     }
 }
 
@@ -165,17 +189,25 @@ impl<'a> Sessions<'a> {
 /// `None` if there is none, and no other agent has the primary session.
 ///
 /// # Errors
-/// `Locked` if the primary session is another agent's, and if several sessions have the agent's name.
+/// `Locked` if the primary session is another agent's, and if several sessions have the agent's
+/// name.
 pub(super) fn own<'a>(living: &'a ActiveSessions, agent: &str) -> Result<Option<&'a Session>> {
-    let all: Vec<&Session> =
-        living.sessions.iter().filter(|session| session.state.is_alive() && session.agent == agent).collect();
+    let all: Vec<&Session> = living
+        .sessions
+        .iter()
+        .filter(|session| session.state.is_alive() && session.agent == agent)
+        .collect();
     match (all.as_slice(), living.primary()) {
         ([own], _) => Ok(Some(own)),
         ([], None) => Ok(None),
         ([], Some(primary)) => Err(live(primary)),
         (several, _) => {
             let ids: Vec<_> = several.iter().map(|session| session.id.as_str()).collect();
-            let message = format!("{} sessions of {agent} live in this work tree: {}", ids.len(), ids.join(", "));
+            let message = format!(
+                "{} sessions of {agent} live in this work tree: {}",
+                ids.len(),
+                ids.join(", ")
+            );
             Err(Error::new(Category::Locked, LIVE, message)
                 .hint("say which is yours, with --session or HELMDECK_FORGE_SESSION")
                 .next("helmdeck forge status"))
@@ -194,7 +226,9 @@ pub(super) fn named_one<'a>(living: &'a ActiveSessions, named: &str) -> Result<&
         Some(session) if session.state.is_alive() => Ok(session),
         Some(session) => {
             let why = session.abandoned.as_deref().unwrap_or("it ended");
-            Err(gone(format!("session {named} does not live any more: {why}")))
+            Err(gone(format!(
+                "session {named} does not live any more: {why}"
+            )))
         }
         None => Err(gone(format!("no session {named} lives in this work tree"))),
     }
@@ -202,7 +236,9 @@ pub(super) fn named_one<'a>(living: &'a ActiveSessions, named: &str) -> Result<&
 
 /// Makes the error that names the session in the way.
 pub(super) fn live(session: &Session) -> Error {
-    let Session { id, agent, seen_at, .. } = session;
+    let Session {
+        id, agent, seen_at, ..
+    } = session;
     Error::new(
         Category::Locked,
         LIVE,

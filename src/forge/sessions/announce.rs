@@ -12,11 +12,17 @@ pub(super) fn start(project: &Project, session: &Session, issues: Vec<String>) {
     if is_told(project, Subject::SessionStart, &session.id) {
         return;
     }
-    let counts = Features::new(project).list().map(|listed| listed.counts).unwrap_or_default();
+    let counts = Features::new(project)
+        .list()
+        .map(|listed| listed.counts)
+        .unwrap_or_default();
     let payload = data::Started {
         branch: session.branch.clone(),
         active_issues: issues,
-        features: data::Tally { passing: count(counts.passing), total: count(counts.counted) },
+        features: data::Tally {
+            passing: count(counts.passing),
+            total: count(counts.counted),
+        },
         health: Some(health(project)),
     };
     events::emit(project, Subject::SessionStart, payload);
@@ -52,7 +58,11 @@ pub(super) fn abandoned(project: &Project, session: &Session) {
     if is_told(project, Subject::SessionAbandoned, &session.id) {
         return;
     }
-    let seconds = session.seen_at.0.as_second().saturating_sub(session.started_at.0.as_second());
+    let seconds = session
+        .seen_at
+        .0
+        .as_second()
+        .saturating_sub(session.started_at.0.as_second());
     let ended = data::Ended {
         reason: "abandoned".to_owned(),
         duration_s: u64::try_from(seconds).unwrap_or_default(),
@@ -63,8 +73,14 @@ pub(super) fn abandoned(project: &Project, session: &Session) {
 
 /// Says whether the event was emitted already, so that a repeated step does not emit it twice.
 fn is_told(project: &Project, subject: Subject, session: &str) -> bool {
-    let about = Replay { about: vec![subject], session: Some(session.to_owned()), ..Replay::default() };
-    Events::new(project).replay(&about).is_ok_and(|payload| !payload.events.is_empty())
+    let about = Replay {
+        about: vec![subject],
+        session: Some(session.to_owned()),
+        ..Replay::default()
+    };
+    Events::new(project)
+        .replay(&about)
+        .is_ok_and(|payload| !payload.events.is_empty())
 }
 
 fn count(number: usize) -> u64 {

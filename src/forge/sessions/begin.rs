@@ -45,7 +45,11 @@ pub(super) fn take_place(
     fresh: impl FnOnce(&ActiveSessions) -> Result<Session>,
 ) -> Result<String> {
     let mut taken_over = false;
-    for session in living.sessions.iter_mut().filter(|session| session.state.is_alive()) {
+    for session in living
+        .sessions
+        .iter_mut()
+        .filter(|session| session.state.is_alive())
+    {
         let taken = who.takes(session);
         taken_over |= taken;
         let why = session.given_up(who.now);
@@ -64,10 +68,17 @@ pub(super) fn take_place(
         Some(own) => own.id.clone(),
         None => {
             let primary = living.primary().is_none();
-            let left =
-                living.sessions.iter().rev().find(|session| session.state == State::Abandoned && session.primary);
+            let left = living
+                .sessions
+                .iter()
+                .rev()
+                .find(|session| session.state == State::Abandoned && session.primary);
             let resumes = left.filter(|_| primary).map(|session| session.id.clone());
-            let session = Session { primary, resumes, ..fresh(living)? };
+            let session = Session {
+                primary,
+                resumes,
+                ..fresh(living)?
+            };
             let id = session.id.clone();
             living.sessions.push(session);
             id
@@ -105,11 +116,18 @@ impl Sessions<'_> {
         // Query git before waiting for the lock of the work tree.
         let prepared = self.ground_of(today)?;
         let _local = self.project.files().lock()?;
-        let who = Who { now, ..self.who(start) };
-        self.project.files().edit::<ActiveSessions, Session>(None, |living| {
-            let id = take_place(living, &who, |living| self.fresh(living, today, prepared))?;
-            living.get(&id).cloned().ok_or_else(|| Error::not_found(format!("no session {id} lives in this work tree")))
-        })
+        let who = Who {
+            now,
+            ..self.who(start)
+        };
+        self.project
+            .files()
+            .edit::<ActiveSessions, Session>(None, |living| {
+                let id = take_place(living, &who, |living| self.fresh(living, today, prepared))?;
+                living.get(&id).cloned().ok_or_else(|| {
+                    Error::not_found(format!("no session {id} lives in this work tree"))
+                })
+            })
     }
 
     /// Returns the caller of a start, and its options.
@@ -127,18 +145,32 @@ impl Sessions<'_> {
 
     /// Collects the facts from git. The caller holds the common lock.
     fn ground_of(&self, today: Date) -> Result<Prepared> {
-        let Some(git) = self.git() else { return Ok(Prepared::default()) };
+        let Some(git) = self.git() else {
+            return Ok(Prepared::default());
+        };
         let mut known = trailers(git, today)?;
         known.extend(last_given(git));
-        Ok(Prepared { branch: git.branch()?, head: git.head()?.map(|head| head.to_string()), known })
+        Ok(Prepared {
+            branch: git.branch()?,
+            head: git.head()?.map(|head| head.to_string()),
+            known,
+        })
     }
 
     fn fresh(&self, living: &ActiveSessions, today: Date, prepared: Prepared) -> Result<Session> {
         let environment = self.project.environment();
         let now = environment.now();
-        let Prepared { branch, head, mut known } = prepared;
+        let Prepared {
+            branch,
+            head,
+            mut known,
+        } = prepared;
         known.extend(living.sessions.iter().map(|session| session.id.clone()));
-        known.extend(self.folders(|_| true)?.iter().map(|folder| session_of(folder).to_owned()));
+        known.extend(
+            self.folders(|_| true)?
+                .iter()
+                .map(|folder| session_of(folder).to_owned()),
+        );
         let id = SessionId::next(today, known.iter().map(String::as_str)).to_string();
         if let Some(git) = self.git() {
             give(git, &id)?;
@@ -164,7 +196,12 @@ fn trailers(git: &Git, today: Date) -> Result<Vec<String>> {
     let format = "--format=%(trailers:key=Forge-Session,valueonly)";
     let output = git.run(&["log", "--all", TRAILERS, &since, format], &Run::default())?;
     // A repository without commits has no trailers.
-    Ok(output.text().lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect())
+    Ok(output
+        .text()
+        .lines()
+        .map(|line| line.trim().to_owned())
+        .filter(|line| !line.is_empty())
+        .collect())
 }
 
 /// Returns the path of the file with the last session name in any work tree of the repository.
@@ -174,14 +211,18 @@ fn last_path(git: &Git) -> PathBuf {
 
 fn last_given(git: &Git) -> Option<String> {
     let mut text = String::new();
-    std::fs::File::open(last_path(git)).ok()?.take(MAX_NAME).read_to_string(&mut text).ok()?;
+    std::fs::File::open(last_path(git))
+        .ok()?
+        .take(MAX_NAME)
+        .read_to_string(&mut text)
+        .ok()?;
     Some(text.trim().to_owned())
 }
 
 /// Stores the name for the other work trees, which cannot see it before it is committed.
 ///
-/// The caller holds the common lock. A partial name after a crash is ignored: the record of its session
-/// was not written either.
+/// The caller holds the common lock. A partial name after a crash is ignored: the record of its
+/// session was not written either.
 fn give(git: &Git, id: &str) -> Result<()> {
     let path = last_path(git);
     let folder = path.parent().unwrap_or(&path);
@@ -214,7 +255,14 @@ mod tests {
     }
 
     fn who() -> Who<'static> {
-        Who { agent: "Forge", named: None, join: false, take_over: false, now: time(), lease: LEASE }
+        Who {
+            agent: "Forge",
+            named: None,
+            join: false,
+            take_over: false,
+            now: time(),
+            lease: LEASE,
+        }
     }
 
     fn place(living: &mut ActiveSessions, who: &Who<'_>) -> Result<String> {
@@ -226,34 +274,90 @@ mod tests {
         let mut living = ActiveSessions::empty();
         assert_eq!(place(&mut living, &who()).unwrap(), "new");
         assert!(living.primary().is_some());
-        let later = Who { now: later(time(), LEASE), ..who() };
+        let later = Who {
+            now: later(time(), LEASE),
+            ..who()
+        };
         assert_eq!(place(&mut living, &later).unwrap(), "new");
         assert_eq!(living.sessions.len(), 1);
-        assert_eq!(living.sessions[0].seen_at, later.now, "its lease is renewed");
+        assert_eq!(
+            living.sessions[0].seen_at, later.now,
+            "its lease is renewed"
+        );
     }
 
     #[test]
     fn another_agent_is_refused_and_told_who_is_there() {
-        let mut living = ActiveSessions { sessions: vec![session("old", "Axiom")], ..ActiveSessions::empty() };
+        let mut living = ActiveSessions {
+            sessions: vec![session("old", "Axiom")],
+            ..ActiveSessions::empty()
+        };
         let error = place(&mut living, &who()).unwrap_err();
-        assert_eq!((error.category, error.code), (Category::Locked, "E_SESSION_LIVE"));
+        assert_eq!(
+            (error.category, error.code),
+            (Category::Locked, "E_SESSION_LIVE")
+        );
         assert!(error.message.contains("session old of Axiom"), "{error}");
-        assert_eq!(place(&mut living, &Who { named: Some("old"), ..who() }).unwrap(), "old");
-        assert_eq!(place(&mut living, &Who { join: true, ..who() }).unwrap(), "new");
+        assert_eq!(
+            place(
+                &mut living,
+                &Who {
+                    named: Some("old"),
+                    ..who()
+                }
+            )
+            .unwrap(),
+            "old"
+        );
+        assert_eq!(
+            place(
+                &mut living,
+                &Who {
+                    join: true,
+                    ..who()
+                }
+            )
+            .unwrap(),
+            "new"
+        );
         assert!(!living.get("new").unwrap().primary);
     }
 
     #[test]
     fn a_session_nobody_works_in_is_given_up_and_taken_up() {
         for (claim, old, who) in [
-            ("its lease ran out", session("old", "Axiom"), Who { now: later(time(), 2 * LEASE), ..who() }),
-            ("somebody takes over", session("old", "Forge"), Who { take_over: true, ..who() }),
+            (
+                "its lease ran out",
+                session("old", "Axiom"),
+                Who {
+                    now: later(time(), 2 * LEASE),
+                    ..who()
+                },
+            ),
+            (
+                "somebody takes over",
+                session("old", "Forge"),
+                Who {
+                    take_over: true,
+                    ..who()
+                },
+            ),
         ] {
-            let mut living = ActiveSessions { sessions: vec![old], ..ActiveSessions::empty() };
+            let mut living = ActiveSessions {
+                sessions: vec![old],
+                ..ActiveSessions::empty()
+            };
             assert_eq!(place(&mut living, &who).unwrap(), "new", "{claim}");
             let (old, new) = (living.get("old").unwrap(), living.get("new").unwrap());
-            assert_eq!((old.state, old.abandoned.is_some(), old.ended_at), (State::Abandoned, true, Some(who.now)));
-            assert_eq!((new.primary, new.resumes.as_deref()), (true, Some("old")), "{claim}");
+            assert_eq!(
+                (old.state, old.abandoned.is_some(), old.ended_at),
+                (State::Abandoned, true, Some(who.now))
+            );
+            assert_eq!(
+                (new.primary, new.resumes.as_deref()),
+                (true, Some("old")),
+                "{claim}"
+            );
         }
     }
 
@@ -264,9 +368,22 @@ mod tests {
             abandoned: Some("no command ran".to_owned()),
             ..session("old", "Forge")
         };
-        let mut living = ActiveSessions { sessions: vec![over], ..ActiveSessions::empty() };
-        for (named, words) in [("old", "no command ran"), ("other", "no session other lives")] {
-            let error = place(&mut living, &Who { named: Some(named), ..who() }).unwrap_err();
+        let mut living = ActiveSessions {
+            sessions: vec![over],
+            ..ActiveSessions::empty()
+        };
+        for (named, words) in [
+            ("old", "no command ran"),
+            ("other", "no session other lives"),
+        ] {
+            let error = place(
+                &mut living,
+                &Who {
+                    named: Some(named),
+                    ..who()
+                },
+            )
+            .unwrap_err();
             assert_eq!(error.category, Category::NotFound);
             assert!(error.message.contains(words), "{error}");
         }

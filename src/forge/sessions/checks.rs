@@ -30,7 +30,10 @@ pub(super) fn check_long_term(project: &Project) -> Result<()> {
 
 /// Returns a warning if the memory's merge driver is not set up in this clone.
 pub(super) fn merge_driver(project: &Project) -> Option<String> {
-    let missing = project.git().and_then(Git::is_merge_driver_missing).unwrap_or(false);
+    let missing = project
+        .git()
+        .and_then(Git::is_merge_driver_missing)
+        .unwrap_or(false);
     missing.then(|| {
         let next = crate::health::Code::MergeDriverMissing.next();
         format!("the merge driver of the memory is not set up in this clone (merge_driver_missing); run `{next}`")
@@ -61,17 +64,36 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
     let report = Recovery::new(project).assess(Assess { verify: false })?;
     let class = report.class.to_string();
     if !report.must_pause() {
-        let aside = report.unknown.iter().find(|reason| reason.reason != Unknown::NoCheckpoint);
+        let aside = report
+            .unknown
+            .iter()
+            .find(|reason| reason.reason != Unknown::NoCheckpoint);
         let warning = match report.action {
             Action::Pause => aside.map(|reason| format!("{}; run `{}`", reason.text, reason.next)),
             Action::Continue => None,
-            action => Some(format!("{class} (row {} of the recovery table): {}", report.row, action.text())),
+            action => Some(format!(
+                "{class} (row {} of the recovery table): {}",
+                report.row,
+                action.text()
+            )),
         };
-        return Ok(Some(Assessed { class, warning, paused: None }));
+        return Ok(Some(Assessed {
+            class,
+            warning,
+            paused: None,
+        }));
     }
-    let reasons: Vec<_> = report.unknown.iter().map(|reason| reason.text.as_str()).collect();
+    let reasons: Vec<_> = report
+        .unknown
+        .iter()
+        .map(|reason| reason.text.as_str())
+        .collect();
     let paused = Recovery::new(project).pause(&reasons.join("; "), Some(&report))?;
-    Ok(Some(Assessed { class, warning: None, paused: Some(paused.reason) }))
+    Ok(Some(Assessed {
+        class,
+        warning: None,
+        paused: Some(paused.reason),
+    }))
 }
 
 /// The features and their standing.
@@ -86,13 +108,25 @@ impl JudgedFeatures {
         Ok(Self { file, standings })
     }
 
-    /// Returns the first regressed feature and the next one to work on. Other sessions' claims are skipped.
-    pub(super) fn open(&self, agent: &str, claimed: &BTreeSet<String>) -> (Option<Named>, Option<Named>) {
-        let named = |feature: &Feature| Named { id: feature.id.clone(), name: feature.name.clone() };
+    /// Returns the first regressed feature and the next one to work on. Other sessions' claims are
+    /// skipped.
+    pub(super) fn open(
+        &self,
+        agent: &str,
+        claimed: &BTreeSet<String>,
+    ) -> (Option<Named>, Option<Named>) {
+        let named = |feature: &Feature| Named {
+            id: feature.id.clone(),
+            name: feature.name.clone(),
+        };
         let mut all = self.file.features.iter().zip(&self.standings);
-        let regressed =
-            all.find(|(feature, standing)| **standing == Standing::Regressed && !claimed.contains(&feature.id));
+        let regressed = all.find(|(feature, standing)| {
+            **standing == Standing::Regressed && !claimed.contains(&feature.id)
+        });
         let next = self.file.next(&self.standings, agent, claimed);
-        (regressed.map(|(feature, _)| named(feature)), next.map(|(feature, _)| named(feature)))
+        (
+            regressed.map(|(feature, _)| named(feature)),
+            next.map(|(feature, _)| named(feature)),
+        )
     }
 }

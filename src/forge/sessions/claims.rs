@@ -1,7 +1,8 @@
-//! Work claims across all work trees of a repository: no two sessions get the same feature or issue.
+//! Work claims across all work trees of a repository: no two sessions get the same feature or
+//! issue.
 //!
-//! A claim is valid while its session is active and has it in its focus. The record in the session's
-//! work tree tells whether it is active, so a session that dies has nothing to release.
+//! A claim is valid while its session is active and has it in its focus. The record in the
+//! session's work tree tells whether it is active, so a session that dies has nothing to release.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -43,15 +44,39 @@ impl Sessions<'_> {
     /// Unreadable claims are ignored, so they block no session.
     pub(crate) fn claimed(&self) -> BTreeSet<String> {
         let mine = self.current().ok().flatten().map(|session| session.uuid);
-        let others = self.read_claims().claims.into_iter().filter(|claim| Some(&claim.uuid) != mine.as_ref());
-        others.filter(|claim| self.lives_elsewhere(claim)).map(|claim| claim.what).collect()
+        let others = self
+            .read_claims()
+            .claims
+            .into_iter()
+            .filter(|claim| Some(&claim.uuid) != mine.as_ref());
+        others
+            .filter(|claim| self.lives_elsewhere(claim))
+            .map(|claim| claim.what)
+            .collect()
     }
 
     /// Returns what sessions in other work trees work on.
     pub(crate) fn elsewhere(&self) -> Vec<Elsewhere> {
-        let others = self.read_claims().claims.into_iter().filter(|claim| claim.worktree != self.project.root());
+        let others = self
+            .read_claims()
+            .claims
+            .into_iter()
+            .filter(|claim| claim.worktree != self.project.root());
         let alive = others.filter(|claim| self.lives_elsewhere(claim));
-        alive.map(|Claim { what, session, worktree, .. }| Elsewhere { what, session, worktree }).collect()
+        alive
+            .map(
+                |Claim {
+                     what,
+                     session,
+                     worktree,
+                     ..
+                 }| Elsewhere {
+                    what,
+                    session,
+                    worktree,
+                },
+            )
+            .collect()
     }
 
     /// Changes the focus of the caller's session, and claims what the focus names.
@@ -61,7 +86,10 @@ impl Sessions<'_> {
     pub fn set_focus(&self, change: &SetFocus) -> Result<Set> {
         let session = self.acting()?;
         let (focus, id) = self.focus_to_change()?;
-        let set = focus.set(&SetFocus { session: id, ..change.clone() })?;
+        let set = focus.set(&SetFocus {
+            session: id,
+            ..change.clone()
+        })?;
         self.take(session.as_ref(), &set.now.focus);
         Ok(set)
     }
@@ -80,7 +108,10 @@ impl Sessions<'_> {
 
     fn take(&self, session: Option<&Session>, focus: &Focus) {
         let Some(session) = session else { return };
-        let taken = self.project.common_lock().and_then(|_common| self.claim(session, focus));
+        let taken = self
+            .project
+            .common_lock()
+            .and_then(|_common| self.claim(session, focus));
         if let Err(error) = taken {
             tracing::warn!(%error, "others are not told what is worked on");
         }
@@ -108,22 +139,26 @@ impl Sessions<'_> {
             }
         }
         let after = Claims { claims };
-        if after == before { Ok(()) } else { self.write_claims(&after) }
+        if after == before {
+            Ok(())
+        } else {
+            self.write_claims(&after)
+        }
     }
 
     /// Says whether the session of a claim is active.
     fn lives_elsewhere(&self, claim: &Claim) -> bool {
-        let living =
-            || -> Option<ActiveSessions> { serde_json::from_slice(&shared::read(&claim.worktree.join(LIVING))?).ok() };
+        let living = || -> Option<ActiveSessions> {
+            serde_json::from_slice(&shared::read(&claim.worktree.join(LIVING))?).ok()
+        };
         let alive = |session: &Session| {
             let now = self.project.environment().now();
             session.state.is_alive() && session.given_up(now).is_none()
         };
         living().is_some_and(|living| {
-            living
-                .sessions
-                .iter()
-                .any(|session| (&session.id, &session.uuid) == (&claim.session, &claim.uuid) && alive(session))
+            living.sessions.iter().any(|session| {
+                (&session.id, &session.uuid) == (&claim.session, &claim.uuid) && alive(session)
+            })
         })
     }
 
@@ -135,7 +170,9 @@ impl Sessions<'_> {
     }
 
     fn read_claims(&self) -> Claims {
-        shared::read(&self.claims_path()).and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+        shared::read(&self.claims_path())
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .unwrap_or_default()
     }
 
     fn write_claims(&self, claims: &Claims) -> Result<()> {

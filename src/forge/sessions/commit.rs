@@ -16,29 +16,43 @@ const SUBJECT: &str = "Session checkpoint";
 /// Returns the id of a learning that was stored since a time.
 ///
 /// An end that was interrupted after storing it does not count it again.
-pub(super) fn learned_since(project: &Project, learning: &Learning, since: Option<Time>) -> Result<Option<String>> {
+pub(super) fn learned_since(
+    project: &Project,
+    learning: &Learning,
+    since: Option<Time>,
+) -> Result<Option<String>> {
     let Some(since) = since else { return Ok(None) };
     let id = learning.what.id();
     let file = Knowledge::new(project).read()?;
     let kept = file.entries().find(|entry| entry.id() == id);
-    let fresh = kept.and_then(|entry| entry.fresh_at()).is_some_and(|fresh| fresh >= since);
+    let fresh = kept
+        .and_then(|entry| entry.fresh_at())
+        .is_some_and(|fresh| fresh >= since);
     Ok(fresh.then_some(id))
 }
 
 /// Returns the ids of what was learned in a session, if the knowledge is readable.
 pub(super) fn learned_in(project: &Project, session: &Session) -> Vec<String> {
-    let Ok(file) = Knowledge::new(project).read() else { return Vec::new() };
+    let Ok(file) = Knowledge::new(project).read() else {
+        return Vec::new();
+    };
     // Another clone may have a session of the same name.
     let mine = file.entries().filter(|entry| {
         entry.trace.session.as_deref() == Some(session.id.as_str())
-            && entry.learned_at.is_none_or(|then| then >= session.started_at)
+            && entry
+                .learned_at
+                .is_none_or(|then| then >= session.started_at)
     });
     mine.map(|entry| entry.id()).collect()
 }
 
 /// Rebuilds the git caches.
 pub(super) fn caches(project: &Project) -> Result<()> {
-    if project.git().is_err() { Ok(()) } else { Commits::new(project).refresh() }
+    if project.git().is_err() {
+        Ok(())
+    } else {
+        Commits::new(project).refresh()
+    }
 }
 
 /// Outcome of committing the memory.
@@ -51,32 +65,52 @@ pub(super) enum MemoryCommit {
     Skipped(String),
 }
 
-/// Commits the memory, if it changed: with the session's own commit of work, else alone, as with a key for it.
+/// Commits the memory, if it changed: with the session's own commit of work, else alone, as with a
+/// key for it.
 ///
 /// An end that is resumed after its commit finds that commit.
-pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> Result<MemoryCommit> {
-    let Ok(git) = project.git() else { return Ok(MemoryCommit::Nothing) };
+pub(super) fn commit(
+    project: &Project,
+    session: &Session,
+    ending: &Ending,
+) -> Result<MemoryCommit> {
+    let Ok(git) = project.git() else {
+        return Ok(MemoryCommit::Nothing);
+    };
     if let Some(operation) = git.operation()? {
         return Ok(MemoryCommit::Skipped(
             format!("the memory was not committed: {operation:?} is in progress").to_lowercase(),
         ));
     }
     if git.ignores_memory()? {
-        return Ok(MemoryCommit::Skipped("the memory was not committed: git ignores it".to_owned()));
+        return Ok(MemoryCommit::Skipped(
+            "the memory was not committed: git ignores it".to_owned(),
+        ));
     }
     match amend_or_create(project, git, session, ending) {
         Ok(Some(made)) => Ok(MemoryCommit::Made(made)),
         Ok(None) => Ok(MemoryCommit::Skipped(
-            "the memory was not committed: code is staged, and would be committed with it".to_owned(),
+            "the memory was not committed: code is staged, and would be committed with it"
+                .to_owned(),
         )),
         Err(error) if error.code == "E_NOTHING_STAGED" => {
             let head = git.log("HEAD", 1)?.pop();
-            let mine = head.filter(|head| head.trailer("Forge-Session-Id").any(|id| id == session.uuid));
-            Ok(mine.map_or(MemoryCommit::Nothing, |head| MemoryCommit::Made(head.oid.to_string())))
+            let mine = head.filter(|head| {
+                head.trailer("Forge-Session-Id")
+                    .any(|id| id == session.uuid)
+            });
+            Ok(mine.map_or(MemoryCommit::Nothing, |head| {
+                MemoryCommit::Made(head.oid.to_string())
+            }))
         }
-        // The session ends all the same. The next end, or a commit, includes the memory after its repair.
+        // The session ends all the same. The next end, or a commit, includes the memory after its
+        // repair.
         Err(error) if error.code == "E_CORRUPT" => {
-            let next = error.next.as_deref().map(|next| format!("; see {next}")).unwrap_or_default();
+            let next = error
+                .next
+                .as_deref()
+                .map(|next| format!("; see {next}"))
+                .unwrap_or_default();
             Ok(MemoryCommit::Skipped(format!(
                 "the memory was not committed, for a file of it is damaged: {error}{next}"
             )))
@@ -86,24 +120,40 @@ pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> R
 }
 
 /// Returns the commit with the memory; `None` if staged code is in the way.
-fn amend_or_create(project: &Project, git: &Git, session: &Session, ending: &Ending) -> Result<Option<String>> {
+fn amend_or_create(
+    project: &Project,
+    git: &Git,
+    session: &Session,
+    ending: &Ending,
+) -> Result<Option<String>> {
     let commits = Commits::new(project);
     if ending.key.is_none()
         && let Some((before, made)) = commits.amend(session.head.as_deref())?
     {
         // A session that began at the old commit goes on from the new one.
         project.files().edit::<ActiveSessions, ()>(None, |living| {
-            for other in living.sessions.iter_mut().filter(|other| other.head.as_deref() == Some(before.as_str())) {
+            for other in living
+                .sessions
+                .iter_mut()
+                .filter(|other| other.head.as_deref() == Some(before.as_str()))
+            {
                 other.head = Some(made.to_string());
             }
             Ok(())
         })?;
         return Ok(Some(made.to_string()));
     }
-    if git.status()?.staged().any(|path| !git.is_memory(path.as_bytes())) {
+    if git
+        .status()?
+        .staged()
+        .any(|path| !git.is_memory(path.as_bytes()))
+    {
         return Ok(None);
     }
-    let made = commits.create(&new_commit(session, ending), &commits.origin(&session.id, &session.uuid)?)?;
+    let made = commits.create(
+        &new_commit(session, ending),
+        &commits.origin(&session.id, &session.uuid)?,
+    )?;
     Ok(Some(made.oid.to_string()))
 }
 
@@ -123,13 +173,21 @@ fn new_commit(session: &Session, ending: &Ending) -> NewCommit {
         subject: SUBJECT.to_owned(),
         what: vec![format!("End session {}", session.id)],
         why: why.unwrap_or_else(|| "The next session goes on from here.".to_owned()),
-        learned: ending.learned.iter().map(|learning| context(&learning.what)).collect(),
+        learned: ending
+            .learned
+            .iter()
+            .map(|learning| context(&learning.what))
+            .collect(),
         ..NewCommit::default()
     }
 }
 
 fn origin(session: &Session) -> Origin {
-    Origin { session: session.id.clone(), session_id: session.uuid.clone(), checkpoint: None }
+    Origin {
+        session: session.id.clone(),
+        session_id: session.uuid.clone(),
+        checkpoint: None,
+    }
 }
 
 /// Says whether the memory is committed as it is on disk, except for the folder of the session.
@@ -137,15 +195,24 @@ pub(super) fn is_memory_committed(project: &Project, session: &Session) -> Resul
     let git = project.git()?;
     let own = git.in_memory(&session_folder(&session.folder())?);
     let own = own.as_bytes();
-    let below_own = |path: &[u8]| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"));
+    let below_own = |path: &[u8]| {
+        path.strip_prefix(own)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    };
     let changed = |path: &str| git.is_memory(path.as_bytes()) && !below_own(path.as_bytes());
-    Ok(!git.status()?.entries.iter().any(|entry| changed(&entry.path)))
+    Ok(!git
+        .status()?
+        .entries
+        .iter()
+        .any(|entry| changed(&entry.path)))
 }
 
 /// Returns the context of a learning, in one line.
 fn context(what: &What) -> String {
     let text = match what {
-        What::Successful { context, .. } | What::Failed { context, .. } | What::Decision { context, .. } => context,
+        What::Successful { context, .. }
+        | What::Failed { context, .. }
+        | What::Decision { context, .. } => context,
         What::Invariant { text, .. } => text,
     };
     collapse_whitespace(text)
@@ -153,7 +220,13 @@ fn context(what: &What) -> String {
 
 /// Counts the commits made in a session.
 pub(super) fn commits(project: &Project, session: &Session) -> usize {
-    let range = session.head.as_ref().map_or_else(|| "HEAD".to_owned(), |head| format!("{head}..HEAD"));
+    let range = session
+        .head
+        .as_ref()
+        .map_or_else(|| "HEAD".to_owned(), |head| format!("{head}..HEAD"));
     let counted = project.git().and_then(|git| Ok(git.count(&range)?));
-    counted.ok().and_then(|count| usize::try_from(count).ok()).unwrap_or(0)
+    counted
+        .ok()
+        .and_then(|count| usize::try_from(count).ok())
+        .unwrap_or(0)
 }

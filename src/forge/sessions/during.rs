@@ -39,12 +39,20 @@ pub struct Logged {
 impl<'a> Sessions<'a> {
     pub(super) fn progress(&self, session: &Session) -> Result<Progress<'a>> {
         let progress = Progress::new(self.project);
-        if session.primary { Ok(progress) } else { progress.of(&session.folder()) }
+        if session.primary {
+            Ok(progress)
+        } else {
+            progress.of(&session.folder())
+        }
     }
 
     pub(super) fn focus(&self, session: &Session) -> Result<Focused<'a>> {
         let focus = Focused::new(self.project);
-        if session.primary { Ok(focus) } else { focus.of(&session.folder()) }
+        if session.primary {
+            Ok(focus)
+        } else {
+            focus.of(&session.folder())
+        }
     }
 
     /// Returns the focus to read: that of the caller's session, or else the primary one.
@@ -87,7 +95,11 @@ impl<'a> Sessions<'a> {
             progress.next(next)?;
         }
         self.touch()?;
-        Ok(Logged { session: session.map(|session| session.id), line: logged.line, path: logged.path })
+        Ok(Logged {
+            session: session.map(|session| session.id),
+            line: logged.line,
+            path: logged.path,
+        })
     }
 
     /// Returns the next step that the progress of a session names.
@@ -102,8 +114,13 @@ impl<'a> Sessions<'a> {
     pub fn learn(&self, learning: Learning) -> Result<Added> {
         self.project.check_not_paused()?;
         let session = self.mine()?.map(|session| session.id);
-        let added =
-            Knowledge::new(self.project).add(&Learning { session: learning.session.or(session), ..learning }, None)?;
+        let added = Knowledge::new(self.project).add(
+            &Learning {
+                session: learning.session.or(session),
+                ..learning
+            },
+            None,
+        )?;
         self.touch()?;
         Ok(added)
     }
@@ -114,13 +131,20 @@ impl<'a> Sessions<'a> {
     /// `Locked`, `Corrupt`.
     pub fn touch(&self) -> Result<()> {
         let now = self.project.environment().now();
-        let Some(session) = self.current()?.filter(|session| is_due(session, now)) else { return Ok(()) };
-        self.project.files().edit::<ActiveSessions, ()>(None, |living| {
-            if let Some(session) = living.get_mut(&session.id).filter(|session| session.state.is_alive()) {
-                session.renew(now, LEASE);
-            }
-            Ok(())
-        })
+        let Some(session) = self.current()?.filter(|session| is_due(session, now)) else {
+            return Ok(());
+        };
+        self.project
+            .files()
+            .edit::<ActiveSessions, ()>(None, |living| {
+                if let Some(session) = living
+                    .get_mut(&session.id)
+                    .filter(|session| session.state.is_alive())
+                {
+                    session.renew(now, LEASE);
+                }
+                Ok(())
+            })
     }
 
     /// Renews the lease if the caller is in a session.

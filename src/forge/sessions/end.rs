@@ -62,10 +62,11 @@ pub(super) mod step {
 }
 
 impl Sessions<'_> {
-    /// Ends the current session. After an interruption, the same command resumes; a repeat changes nothing.
+    /// Ends the current session. After an interruption, the same command resumes; a repeat changes
+    /// nothing.
     ///
-    /// In this order: the last entry; the learnings; the caches; the archive; the commit of the memory,
-    /// archive included; the event; the release of the session.
+    /// In this order: the last entry; the learnings; the caches; the archive; the commit of the
+    /// memory, archive included; the event; the release of the session.
     ///
     /// # Errors
     /// `Refused` (`E_DIRTY`) if code is not committed and no reason is given; `NotFound` without a
@@ -84,7 +85,11 @@ impl Sessions<'_> {
     /// Says whether this agent has an active session.
     fn has_own(&self) -> Result<bool> {
         let agent = &self.project.environment().agent;
-        Ok(self.living()?.sessions.iter().any(|session| session.state.is_alive() && session.agent == *agent))
+        Ok(self
+            .living()?
+            .sessions
+            .iter()
+            .any(|session| session.state.is_alive() && session.agent == *agent))
     }
 
     /// Ends a session.
@@ -97,17 +102,29 @@ impl Sessions<'_> {
     fn prepare(&self, id: &str, end: &End) -> Result<()> {
         self.project.check_not_paused()?;
         if let Some(key) = end.key.as_deref().filter(|key| !is_key(key)) {
-            return Err(Error::usage(format!("{key:?} is no key of an issue such as SX9-123")));
+            return Err(Error::usage(format!(
+                "{key:?} is no key of an issue such as SX9-123"
+            )));
         }
         let living = self.living()?;
         let session = super::active::named_one(&living, id)?;
         let ending = match &session.ending {
             None => {
-                let (dirty, now) = (self.leaves_code(end)?, self.project.environment().now().seconds());
-                // A reason to leave code is checked also where there is none, and then counts for nothing.
+                let (dirty, now) = (
+                    self.leaves_code(end)?,
+                    self.project.environment().now().seconds(),
+                );
+                // A reason to leave code is checked also where there is none, and then counts for
+                // nothing.
                 Ending::begun(end, now).check(self.project, session)?;
                 let leave_dirty = end.leave_dirty.clone().filter(|_| dirty);
-                Some(Ending::begun(&End { leave_dirty, ..end.clone() }, now))
+                Some(Ending::begun(
+                    &End {
+                        leave_dirty,
+                        ..end.clone()
+                    },
+                    now,
+                ))
             }
             // An end that was refused for its text continues with the new text.
             Some(kept) => Some(kept.replaced(end, session)).filter(|ending| ending != kept),
@@ -125,12 +142,16 @@ impl Sessions<'_> {
     /// Does the remaining steps of an end.
     pub(super) fn finish(&self, id: &str, then: Then) -> Result<Finished> {
         // The work belongs to this session, even if another session finishes it.
-        Sessions { project: &self.project.within(id) }.finish_inside(id, then)
+        Sessions {
+            project: &self.project.within(id),
+        }
+        .finish_inside(id, then)
     }
 
     fn finish_inside(&self, id: &str, then: Then) -> Result<Finished> {
         let session = self.living()?.get(id).cloned();
-        let session = session.ok_or_else(|| Error::not_found(format!("no session {id} lives in this work tree")))?;
+        let session = session
+            .ok_or_else(|| Error::not_found(format!("no session {id} lives in this work tree")))?;
         let mut on = EndContext {
             sessions: *self,
             ending: session.ending.clone().unwrap_or_default(),
@@ -161,41 +182,73 @@ impl Sessions<'_> {
 
     /// Says whether code stays uncommitted, and refuses that without a reason.
     fn leaves_code(&self, end: &End) -> Result<bool> {
-        let Some(git) = self.git() else { return Ok(true) };
+        let Some(git) = self.git() else {
+            return Ok(true);
+        };
         let status = git.status()?;
         let dirty: Vec<&str> = status.outside(git.memory()).collect();
-        if dirty.is_empty() || end.leave_dirty.as_deref().is_some_and(|why| !why.trim().is_empty()) {
+        if dirty.is_empty()
+            || end
+                .leave_dirty
+                .as_deref()
+                .is_some_and(|why| !why.trim().is_empty())
+        {
             return Ok(!dirty.is_empty());
         }
-        let more = if dirty.len() > NAMED { format!(" and {} more", dirty.len() - NAMED) } else { String::new() };
-        let named = dirty.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-        Err(Error::new(Category::Refused, "E_DIRTY", format!("code is not committed: {named}{more}"))
-            .hint("commit it, or say why it stays with --leave-dirty: that becomes what comes next")
-            .next("git status"))
+        let more = if dirty.len() > NAMED {
+            format!(" and {} more", dirty.len() - NAMED)
+        } else {
+            String::new()
+        };
+        let named = dirty
+            .iter()
+            .take(NAMED)
+            .copied()
+            .collect::<Vec<_>>()
+            .join(", ");
+        Err(Error::new(
+            Category::Refused,
+            "E_DIRTY",
+            format!("code is not committed: {named}{more}"),
+        )
+        .hint("commit it, or say why it stays with --leave-dirty: that becomes what comes next")
+        .next("git status"))
     }
 
     /// Returns the result of an ended session: the named one, or the newest of this agent.
     fn ended_before(&self, named: Option<&str>) -> Result<Finished> {
         let none = || {
-            Error::not_found("no session lives in this work tree, and none of this agent has ended here")
-                .next("helmdeck forge session start")
+            Error::not_found(
+                "no session lives in this work tree, and none of this agent has ended here",
+            )
+            .next("helmdeck forge session start")
         };
         let agent = &self.project.environment().agent;
-        let wanted = |session: &Session| named.map_or(session.agent == *agent, |named| session.id == named);
+        let wanted =
+            |session: &Session| named.map_or(session.agent == *agent, |named| session.id == named);
         let over = match self.ended_here(wanted) {
             Some(here) => Some(here),
             None => self.newest_archived(wanted)?,
         };
         // An abandoned session did not end.
-        let session = over.filter(|session| session.state == State::Ended).ok_or_else(none)?;
+        let session = over
+            .filter(|session| session.state == State::Ended)
+            .ok_or_else(none)?;
         let ending = session.ending.clone().unwrap_or_default();
-        Ok(EndContext { sessions: *self, session, ending, warnings: Vec::new() }.finished(true))
+        Ok(EndContext {
+            sessions: *self,
+            session,
+            ending,
+            warnings: Vec::new(),
+        }
+        .finished(true))
     }
 
     /// Returns the newest matching session that has a folder.
     fn newest_archived(&self, wanted: impl Fn(&Session) -> bool) -> Result<Option<Session>> {
         let mut folders = self.folders(|_| true)?;
-        folders.sort_by_key(|folder| std::cmp::Reverse(session_of(folder).parse::<SessionId>().ok()));
+        folders
+            .sort_by_key(|folder| std::cmp::Reverse(session_of(folder).parse::<SessionId>().ok()));
         for folder in folders {
             if let Some(session) = self.archived(&folder)?.filter(&wanted) {
                 return Ok(Some(session));
@@ -237,8 +290,14 @@ impl EndContext<'_> {
     /// Nothing is lost: the archived record contains how the session was to end.
     fn or_go_on(&mut self, step: &str, then: Then, went: Result<()>) -> Result<()> {
         match went {
-            Err(error) if then == Then::GoOn && !matches!(error.category, Category::Paused | Category::Locked) => {
-                self.warnings.push(format!("the end of {} went on without a step ({step}): {error}", self.session.id));
+            Err(error)
+                if then == Then::GoOn
+                    && !matches!(error.category, Category::Paused | Category::Locked) =>
+            {
+                self.warnings.push(format!(
+                    "the end of {} went on without a step ({step}): {error}",
+                    self.session.id
+                ));
                 self.done(step, None)
             }
             went => went,
@@ -273,24 +332,29 @@ impl EndContext<'_> {
                 ids.extend(done.note.clone());
                 continue;
             }
-            let id = match commit::learned_since(self.sessions.project, &learning, self.ending.since)? {
-                Some(id) => id,
-                None => {
-                    let session = Some(self.session.id.clone());
-                    let learning = Learning { session: learning.session.clone().or(session), ..learning };
-                    match Knowledge::new(self.sessions.project).add(&learning, None) {
-                        Ok(added) => added.id,
-                        // The file got a newer version after the end began. A retry cannot help; the record keeps the
-                        // learnings.
-                        Err(error) if error.code == "E_SCHEMA_NEWER" => {
-                            self.warnings
-                                .push(format!("what was learned stands only in the record of the session: {error}"));
-                            break;
+            let id =
+                match commit::learned_since(self.sessions.project, &learning, self.ending.since)? {
+                    Some(id) => id,
+                    None => {
+                        let session = Some(self.session.id.clone());
+                        let learning = Learning {
+                            session: learning.session.clone().or(session),
+                            ..learning
+                        };
+                        match Knowledge::new(self.sessions.project).add(&learning, None) {
+                            Ok(added) => added.id,
+                            // The file got a newer version after the end began. A retry cannot help;
+                            // the record keeps the learnings.
+                            Err(error) if error.code == "E_SCHEMA_NEWER" => {
+                                self.warnings.push(format!(
+                                "what was learned stands only in the record of the session: {error}"
+                            ));
+                                break;
+                            }
+                            Err(error) => return Err(error),
                         }
-                        Err(error) => return Err(error),
                     }
-                }
-            };
+                };
             self.done(&name, Some(id.clone()))?;
             ids.push(id);
         }
@@ -299,7 +363,10 @@ impl EndContext<'_> {
                 ids.push(id);
             }
         }
-        self.done(step::LEARNED, Some(ids.join(" ")).filter(|ids| !ids.is_empty()))
+        self.done(
+            step::LEARNED,
+            Some(ids.join(" ")).filter(|ids| !ids.is_empty()),
+        )
     }
 
     /// Rebuilds the caches. They can be rebuilt at any time, so a failure is only a warning.
@@ -308,7 +375,8 @@ impl EndContext<'_> {
             return Ok(());
         }
         if let Err(error) = commit::caches(self.sessions.project) {
-            self.warnings.push(format!("the caches of git were not written: {error}"));
+            self.warnings
+                .push(format!("the caches of git were not written: {error}"));
         }
         self.done(step::CACHES, None)
     }
@@ -331,31 +399,47 @@ impl EndContext<'_> {
     fn over(&self) -> Session {
         let session = self.session.clone();
         let until = self.ending.since.unwrap_or(session.seen_at);
-        Session { state: State::Ended, ended_at: self.ending.since, seen_at: until, lease_until: until, ..session }
+        Session {
+            state: State::Ended,
+            ended_at: self.ending.since,
+            seen_at: until,
+            lease_until: until,
+            ..session
+        }
     }
 
-    /// Archives the session before the commit, so that the commit includes it and nothing is left over.
+    /// Archives the session before the commit, so that the commit includes it and nothing is left
+    /// over.
     fn archive(&self) -> Result<()> {
-        if self.is_done(step::COMMIT) { Ok(()) } else { self.sessions.archive(&self.over()) }
+        if self.is_done(step::COMMIT) {
+            Ok(())
+        } else {
+            self.sessions.archive(&self.over())
+        }
     }
 
-    /// Removes reports of verifications that a newer one or a checkpoint replaces. A failure is only a warning.
+    /// Removes reports of verifications that a newer one or a checkpoint replaces. A failure is
+    /// only a warning.
     fn reports(&mut self) {
         if self.is_done(step::COMMIT) {
             return;
         }
         if let Err(error) = remove_superseded_reports(self.sessions.project) {
-            self.warnings.push(format!("old reports of verifications stay: {error}"));
+            self.warnings
+                .push(format!("old reports of verifications stay: {error}"));
         }
     }
 
     /// Says whether the session leaves nothing to commit.
     ///
-    /// It made no commit, learned nothing, has no text of the caller, and did not change the memory. `false`
-    /// if git cannot tell.
+    /// It made no commit, learned nothing, has no text of the caller, and did not change the
+    /// memory. `false` if git cannot tell.
     fn did_nothing(&self) -> bool {
         let project = self.sessions.project;
-        let learned = self.session.step(step::LEARNED).and_then(|step| step.note.as_deref());
+        let learned = self
+            .session
+            .step(step::LEARNED)
+            .and_then(|step| step.note.as_deref());
         let spoke = || -> Result<bool> {
             let log = self.sessions.progress(&self.session)?.read()?;
             Ok(log.is_some_and(|log| !log.is_automatic()))
@@ -365,7 +449,10 @@ impl EndContext<'_> {
             && learned.is_none()
             && matches!(spoke(), Ok(false))
             && commit::commits(project, &self.session) == 0
-            && matches!(commit::is_memory_committed(project, &self.session), Ok(true))
+            && matches!(
+                commit::is_memory_committed(project, &self.session),
+                Ok(true)
+            )
     }
 
     fn event(&mut self) -> Result<()> {
@@ -373,22 +460,40 @@ impl EndContext<'_> {
             return Ok(());
         }
         let finished = self.finished(false);
-        announce::end(self.sessions.project, &finished, self.ending.leave_dirty.is_some());
+        announce::end(
+            self.sessions.project,
+            &finished,
+            self.ending.leave_dirty.is_some(),
+        );
         self.done(step::EVENT, Some(finished.commits.to_string()))
     }
 
     fn finished(&self, again: bool) -> Finished {
-        let learned = self.session.step(step::LEARNED).and_then(|step| step.note.as_deref()).unwrap_or_default();
+        let learned = self
+            .session
+            .step(step::LEARNED)
+            .and_then(|step| step.note.as_deref())
+            .unwrap_or_default();
         let until = self.ending.since.unwrap_or(self.session.seen_at);
-        let seconds = until.0.as_second().saturating_sub(self.session.started_at.0.as_second());
-        let counted = self.session.step(step::EVENT).and_then(|step| step.note.as_deref()?.parse().ok());
+        let seconds = until
+            .0
+            .as_second()
+            .saturating_sub(self.session.started_at.0.as_second());
+        let counted = self
+            .session
+            .step(step::EVENT)
+            .and_then(|step| step.note.as_deref()?.parse().ok());
         Finished {
             session: self.session.id.clone(),
             again,
             duration_s: u64::try_from(seconds).unwrap_or_default(),
-            commits: counted.unwrap_or_else(|| commit::commits(self.sessions.project, &self.session)),
+            commits: counted
+                .unwrap_or_else(|| commit::commits(self.sessions.project, &self.session)),
             learned: learned.split_whitespace().map(str::to_owned).collect(),
-            commit: self.session.step(step::COMMIT).and_then(|step| step.note.clone()),
+            commit: self
+                .session
+                .step(step::COMMIT)
+                .and_then(|step| step.note.clone()),
             next: self.ending.next.clone(),
             warnings: self.warnings.clone(),
         }

@@ -14,7 +14,11 @@ const END: usize = 8;
 impl Session {
     /// Returns the name of the session's folder.
     pub(crate) fn folder(&self) -> String {
-        let end = self.uuid.len().checked_sub(END).and_then(|from| self.uuid.get(from..));
+        let end = self
+            .uuid
+            .len()
+            .checked_sub(END)
+            .and_then(|from| self.uuid.get(from..));
         match end.filter(|end| is_end(end) && is_id(&self.id)) {
             Some(end) => format!("{}-{end}", self.id),
             None => self.id.clone(),
@@ -35,7 +39,10 @@ fn is_id(text: &str) -> bool {
 }
 
 fn is_end(text: &str) -> bool {
-    text.len() == END && text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'))
+    text.len() == END
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'))
 }
 
 impl Sessions<'_> {
@@ -45,10 +52,14 @@ impl Sessions<'_> {
             return Ok(session.folder());
         }
         let there = self.folders(|folder| session_of(folder) == id)?;
-        let kept = self.ended_here(|session| session.id == id).map(|session| session.folder());
+        let kept = self
+            .ended_here(|session| session.id == id)
+            .map(|session| session.folder());
         Ok(match kept {
             // Archived before folder names had the end of a UUID.
-            Some(kept) if !there.contains(&kept) && there.iter().any(|folder| folder == id) => id.to_owned(),
+            Some(kept) if !there.contains(&kept) && there.iter().any(|folder| folder == id) => {
+                id.to_owned()
+            }
             Some(kept) => kept,
             None => there.into_iter().next().unwrap_or_else(|| id.to_owned()),
         })
@@ -56,14 +67,32 @@ impl Sessions<'_> {
 
     /// Returns the names of the session folders, sorted.
     pub(super) fn folders(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>> {
-        let entries = self.project.files().list(SESSIONS)?.into_iter().filter(|entry| entry.folder);
-        Ok(entries.map(|entry| entry.name).filter(|name| wanted(name)).collect())
+        let entries = self
+            .project
+            .files()
+            .list(SESSIONS)?
+            .into_iter()
+            .filter(|entry| entry.folder);
+        Ok(entries
+            .map(|entry| entry.name)
+            .filter(|name| wanted(name))
+            .collect())
     }
 
     /// Returns the newest session that ended in this work tree. Unreadable records are ignored.
     pub(super) fn ended_here(&self, wanted: impl Fn(&Session) -> bool) -> Option<Session> {
-        let kept = self.project.files().reading().load_at::<ActiveSessions>(ENDED).ok().flatten()?;
-        kept.value.sessions.into_iter().rev().find(|session| wanted(session))
+        let kept = self
+            .project
+            .files()
+            .reading()
+            .load_at::<ActiveSessions>(ENDED)
+            .ok()
+            .flatten()?;
+        kept.value
+            .sessions
+            .into_iter()
+            .rev()
+            .find(|session| wanted(session))
     }
 }
 
@@ -75,15 +104,37 @@ mod tests {
     #[test]
     fn a_folder_tells_whose_it_is() {
         for (id, uuid, folder) in [
-            ("2025-12-24-session-001", "019b51a4-0000-7000-8000-0123456789ab", "2025-12-24-session-001-456789ab"),
-            ("2025-12-24-session-1000", "00000000-0000-0000-0000-000000000007", "2025-12-24-session-1000-00000007"),
+            (
+                "2025-12-24-session-001",
+                "019b51a4-0000-7000-8000-0123456789ab",
+                "2025-12-24-session-001-456789ab",
+            ),
+            (
+                "2025-12-24-session-1000",
+                "00000000-0000-0000-0000-000000000007",
+                "2025-12-24-session-1000-00000007",
+            ),
             ("2025-12-24-session-001", "", "2025-12-24-session-001"),
-            ("2025-12-24-session-001", "../../etc", "2025-12-24-session-001"),
+            (
+                "2025-12-24-session-001",
+                "../../etc",
+                "2025-12-24-session-001",
+            ),
             ("s-2", "00000000-0000-0000-0000-000000000007", "s-2"),
         ] {
-            let session = Session { id: id.to_owned(), uuid: uuid.to_owned(), ..Session::skeleton() };
-            assert_eq!((session.folder().as_str(), session_of(folder)), (folder, id));
+            let session = Session {
+                id: id.to_owned(),
+                uuid: uuid.to_owned(),
+                ..Session::skeleton()
+            };
+            assert_eq!(
+                (session.folder().as_str(), session_of(folder)),
+                (folder, id)
+            );
         }
-        assert_eq!(session_of("2025-12-24-unnamed-0123abcd"), "2025-12-24-unnamed-0123abcd");
+        assert_eq!(
+            session_of("2025-12-24-unnamed-0123abcd"),
+            "2025-12-24-unnamed-0123abcd"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Work sessions: start, log, end, and recover when one did not end.
 //!
-//! Each step of a start and of an end is recorded when it is done, and is idempotent. After a kill at
-//! any point, the same command resumes and reaches the same result.
+//! Each step of a start and of an end is recorded when it is done, and is idempotent. After a kill
+//! at any point, the same command resumes and reaches the same result.
 
 mod active;
 mod advice;
@@ -28,7 +28,9 @@ pub(crate) use folder::session_of;
 pub use helmdeck_forge_documents::sessions::id::SessionId;
 use helmdeck_forge_documents::sessions::select;
 pub(crate) use helmdeck_forge_documents::sessions::select::issue_order;
-pub use helmdeck_forge_documents::sessions::select::{Choice, Inputs, Named, Rule, Unfinished, select_next_task};
+pub use helmdeck_forge_documents::sessions::select::{
+    Choice, Inputs, Named, Rule, Unfinished, select_next_task,
+};
 pub use record::{ActiveSessions, CompletedStep, Ending, LEASE, Session, State};
 pub use start::{Probed, Start, Started};
 

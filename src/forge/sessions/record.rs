@@ -1,7 +1,8 @@
 //! The record of an active session, and when it counts as abandoned.
 //!
-//! No process of a session runs between two commands, so a lock cannot show that it is active. A lease does: every
-//! command of the session renews it, and a session whose lease has run out is abandoned.
+//! No process of a session runs between two commands, so a lock cannot show that it is active. A
+//! lease does: every command of the session renews it, and a session whose lease has run out is
+//! abandoned.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use crate::json::Members;
 use crate::layout::{LIVING, SESSIONS, session_folder};
 use crate::time::Time;
 
-/// Default lease of a session without a command: an hour, after which `progress.txt` is stale as well.
+/// Default lease of a session without a command: an hour, after which `progress.txt` is stale as
+/// well.
 pub const LEASE: Duration = Duration::from_secs(60 * 60);
 /// Maximum difference between clocks.
 const SKEW: Duration = Duration::from_secs(5 * 60);
@@ -40,11 +42,23 @@ impl Document for ActiveSessions {
     }
 
     fn check(&self) -> Result<(), String> {
-        if let Some(session) = self.sessions.iter().find(|session| session_folder(&session.id).is_err()) {
+        if let Some(session) = self
+            .sessions
+            .iter()
+            .find(|session| session_folder(&session.id).is_err())
+        {
             return Err(format!("{:?} is no id of a session", session.id));
         }
-        let primary = self.sessions.iter().filter(|session| session.primary && session.state.is_alive()).count();
-        if primary > 1 { Err("more than one session that lives is primary".to_owned()) } else { Ok(()) }
+        let primary = self
+            .sessions
+            .iter()
+            .filter(|session| session.primary && session.state.is_alive())
+            .count();
+        if primary > 1 {
+            Err("more than one session that lives is primary".to_owned())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -81,13 +95,19 @@ impl ActiveSessions {
     /// Returns the state of a work tree without a session.
     #[must_use]
     pub fn empty() -> Self {
-        Self { schema_version: "1.0".to_owned(), sessions: Vec::new(), other: Members::default() }
+        Self {
+            schema_version: "1.0".to_owned(),
+            sessions: Vec::new(),
+            other: Members::default(),
+        }
     }
 
     /// Returns the primary session: the one that the RFC's paths show.
     #[must_use]
     pub fn primary(&self) -> Option<&Session> {
-        self.sessions.iter().find(|session| session.primary && session.state.is_alive())
+        self.sessions
+            .iter()
+            .find(|session| session.primary && session.state.is_alive())
     }
 
     /// Returns a session.
@@ -216,7 +236,11 @@ impl Session {
     /// Records that a step is done.
     pub fn done(&mut self, name: &str, at: Time, note: Option<String>) {
         if self.step(name).is_none() {
-            self.steps.push(CompletedStep { name: name.to_owned(), at, note });
+            self.steps.push(CompletedStep {
+                name: name.to_owned(),
+                at,
+                note,
+            });
         }
     }
 
@@ -230,10 +254,14 @@ impl Session {
     #[must_use]
     pub fn given_up(&self, now: Time) -> Option<String> {
         if now > self.lease_until {
-            return Some(format!("no command of it ran since {}", self.seen_at.seconds()));
+            return Some(format!(
+                "no command of it ran since {}",
+                self.seen_at.seconds()
+            ));
         }
         // A clock that was ahead must not keep the session active until that time is reached.
-        (self.seen_at > later(now, SKEW)).then(|| format!("it was last seen at {}, which is yet to come", self.seen_at))
+        (self.seen_at > later(now, SKEW))
+            .then(|| format!("it was last seen at {}, which is yet to come", self.seen_at))
     }
 }
 
@@ -267,9 +295,18 @@ mod tests {
     #[test]
     fn a_session_lives_until_its_lease_runs_out() {
         let mut session = session();
-        assert_eq!(session.given_up(time("2025-12-24T12:00:00Z")), None, "equal still lives");
+        assert_eq!(
+            session.given_up(time("2025-12-24T12:00:00Z")),
+            None,
+            "equal still lives"
+        );
         let late = time("2025-12-24T12:00:01Z");
-        assert!(session.given_up(late).unwrap().contains("2025-12-24T11:00:00Z"));
+        assert!(
+            session
+                .given_up(late)
+                .unwrap()
+                .contains("2025-12-24T11:00:00Z")
+        );
         session.renew(late, LEASE);
         assert_eq!(session.given_up(time("2025-12-24T13:00:01Z")), None);
     }
@@ -285,7 +322,11 @@ mod tests {
     fn a_step_is_noted_once() {
         let mut session = session();
         session.done("progress", session.started_at, None);
-        session.done("progress", later(session.started_at, LEASE), Some("again".to_owned()));
+        session.done(
+            "progress",
+            later(session.started_at, LEASE),
+            Some("again".to_owned()),
+        );
         assert_eq!(session.steps.len(), 1);
         assert_eq!(session.step("progress").unwrap().at, session.started_at);
         assert_eq!(session.step("focus"), None);
@@ -293,11 +334,17 @@ mod tests {
 
     #[test]
     fn what_is_not_known_of_a_session_is_kept() {
-        let mut value =
-            serde_json::to_value(ActiveSessions { sessions: vec![session()], ..ActiveSessions::empty() }).unwrap();
+        let mut value = serde_json::to_value(ActiveSessions {
+            sessions: vec![session()],
+            ..ActiveSessions::empty()
+        })
+        .unwrap();
         value["sessions"][0]["mine"] = 1.into();
         let living: ActiveSessions = serde_json::from_value(value.clone()).unwrap();
         assert_eq!(serde_json::to_value(&living).unwrap(), value);
-        assert_eq!(living.primary().map(|session| session.id.as_str()), Some("2025-12-24-session-001"));
+        assert_eq!(
+            living.primary().map(|session| session.id.as_str()),
+            Some("2025-12-24-session-001")
+        );
     }
 }

@@ -97,20 +97,27 @@ pub(super) mod step {
 }
 
 impl Sessions<'_> {
-    /// Starts a session, or resumes the active one. After an interruption, the same command resumes.
+    /// Starts a session, or resumes the active one. After an interruption, the same command
+    /// resumes.
     ///
-    /// A pause that an assessment caused ends first if its reason is gone. Then, in this order: reap
-    /// abandoned sessions; read the long-term memory; look at git; look at the issues; run `init.sh` if
-    /// requested; test some features again; compare with the last checkpoint; begin the progress; choose
-    /// the focus; emit the event; write the briefing.
+    /// A pause that an assessment caused ends first if its reason is gone. Then, in this order:
+    /// reap abandoned sessions; read the long-term memory; look at git; look at the issues; run
+    /// `init.sh` if requested; test some features again; compare with the last checkpoint; begin
+    /// the progress; choose the focus; emit the event; write the briefing.
     ///
     /// # Errors
-    /// `Paused`; `Locked` if another agent's session is active here; `Corrupt` if the long-term memory cannot
-    /// be read.
+    /// `Paused`; `Locked` if another agent's session is active here; `Corrupt` if the long-term
+    /// memory cannot be read.
     pub fn start(&self, start: &Start) -> Result<Started> {
         local::check(self.project)?;
         let (start, untrusted) = match (start.no_probe, trust::check(self.project)) {
-            (false, Err(error)) if error.code == "E_UNTRUSTED" => (&Start { no_probe: true, ..start.clone() }, true),
+            (false, Err(error)) if error.code == "E_UNTRUSTED" => (
+                &Start {
+                    no_probe: true,
+                    ..start.clone()
+                },
+                true,
+            ),
             _ => (start, false),
         };
         let lifted = Recovery::new(self.project).reassess(!start.no_probe)?;
@@ -121,11 +128,12 @@ impl Sessions<'_> {
                         `helmdeck forge trust` shows them and asks";
             warnings.push(what.to_owned());
         }
-        warnings.extend(
-            lifted.map(|paused| {
-                format!("the pause since {} is over, its reason is gone: {}", paused.since, paused.reason)
-            }),
-        );
+        warnings.extend(lifted.map(|paused| {
+            format!(
+                "the pause since {} is over, its reason is gone: {}",
+                paused.since, paused.reason
+            )
+        }));
         let mut session = self.begin(start)?;
         if session.state == State::Ending {
             // Its end was interrupted. Finish it as planned, and start a new session.
@@ -138,7 +146,14 @@ impl Sessions<'_> {
         // From here on, changes belong to this session.
         let inside = self.project.within(&session.id);
         let sessions = crate::sessions::Sessions::new(&inside);
-        let mut on = StartContext { sessions, start, session, warnings, probed: Vec::new(), recovery: None };
+        let mut on = StartContext {
+            sessions,
+            start,
+            session,
+            warnings,
+            probed: Vec::new(),
+            recovery: None,
+        };
         on.long_term()?;
         on.bootstrap()?;
         on.probe()?;
@@ -154,21 +169,43 @@ impl Sessions<'_> {
         }
         let budget = start.budget.unwrap_or_else(|| prime::budget(self.project));
         let prime = prime::gather(self.project, Some(&on.session), &on.warnings).render(budget);
-        let StartContext { session, warnings, probed, recovery, .. } = on;
-        Ok(Started { session, again, abandoned, probed, paused, recovery, chosen, warnings, prime })
+        let StartContext {
+            session,
+            warnings,
+            probed,
+            recovery,
+            ..
+        } = on;
+        Ok(Started {
+            session,
+            again,
+            abandoned,
+            probed,
+            paused,
+            recovery,
+            chosen,
+            warnings,
+            prime,
+        })
     }
 }
 
 impl Sessions<'_> {
-    /// Finishes interrupted ends of abandoned sessions as planned, with everything they were to keep.
+    /// Finishes interrupted ends of abandoned sessions as planned, with everything they were to
+    /// keep.
     ///
     /// Returns the warnings.
     fn finish_left(&self, start: &Start) -> Result<Vec<String>> {
         let who = self.who(start);
         let left: Vec<String> = {
             let _local = self.project.files().lock()?;
-            let ends = self.living()?.sessions.into_iter().filter(|session| session.state == State::Ending);
-            let left = ends.filter(|session| session.given_up(who.now).is_some() || who.takes(session));
+            let ends = self
+                .living()?
+                .sessions
+                .into_iter()
+                .filter(|session| session.state == State::Ending);
+            let left =
+                ends.filter(|session| session.given_up(who.now).is_some() || who.takes(session));
             left.map(|session| session.id).collect()
         };
         let mut warnings = Vec::new();
@@ -225,18 +262,21 @@ impl StartContext<'_> {
         Ok(())
     }
 
-    /// Reads the long-term memory. Damage stops the start: no work may build on an unreadable memory.
+    /// Reads the long-term memory. Damage stops the start: no work may build on an unreadable
+    /// memory.
     fn long_term(&mut self) -> Result<()> {
         let project = self.sessions.project;
         checks::check_long_term(project)?;
         if project.files().load::<KnowledgeFile>()?.is_none() {
-            self.warnings.push(format!("there is no {}", crate::layout::KNOWLEDGE_ENTRIES));
+            self.warnings
+                .push(format!("there is no {}", crate::layout::KNOWLEDGE_ENTRIES));
         }
         if self.session.state == State::Starting && project.check_not_paused().is_ok() {
             self.warnings.extend(adopt::take_over(project)?);
         }
         if self.session.state == State::Starting {
-            self.warnings.extend(checks::merge_driver(self.sessions.project));
+            self.warnings
+                .extend(checks::merge_driver(self.sessions.project));
         }
         self.done(step::LONG_TERM, None)
     }
@@ -251,10 +291,14 @@ impl StartContext<'_> {
         let ran = runner::check(project, Line::Project(INIT_COMMAND, None), timeout);
         let failed = match &ran {
             Ok(ran) if ran.exit == Some(0) => None,
-            Ok(ran) if ran.timed_out => Some(format!("{INIT} took more than {} s", timeout.as_secs())),
-            Ok(ran) => {
-                Some(format!("{INIT} ended with {}", ran.exit.map_or_else(|| "a signal".into(), |n| n.to_string())))
+            Ok(ran) if ran.timed_out => {
+                Some(format!("{INIT} took more than {} s", timeout.as_secs()))
             }
+            Ok(ran) => Some(format!(
+                "{INIT} ended with {}",
+                ran.exit
+                    .map_or_else(|| "a signal".into(), |n| n.to_string())
+            )),
             Err(error) => Some(format!("{INIT} could not be run: {error}")),
         };
         self.warnings.extend(failed.clone());
@@ -268,7 +312,8 @@ impl StartContext<'_> {
         self.probed = match checks::probe(self.sessions.project) {
             // The result could not be stored. Verify them after the file is repaired.
             Err(error) if error.category == Category::Corrupt => {
-                self.warnings.push(format!("no feature was tested again: {error}"));
+                self.warnings
+                    .push(format!("no feature was tested again: {error}"));
                 return self.done(step::PROBE, None);
             }
             probed => probed?,
@@ -281,7 +326,11 @@ impl StartContext<'_> {
                 format!("nobody can say whether {} still works ({why})", broken.id)
             });
         }
-        let ids: Vec<_> = self.probed.iter().map(|probed| probed.id.as_str()).collect();
+        let ids: Vec<_> = self
+            .probed
+            .iter()
+            .map(|probed| probed.id.as_str())
+            .collect();
         let note = Some(ids.join(", ")).filter(|ids| !ids.is_empty());
         self.done(step::PROBE, note)
     }
@@ -313,12 +362,28 @@ impl StartContext<'_> {
         let progress = self.sessions.progress(&self.session)?;
         progress.begin(&self.session.id)?;
         let issues = self.issues()?;
-        let bootstrap = self.session.step(step::BOOTSTRAP).and_then(|step| step.note.clone());
+        let bootstrap = self
+            .session
+            .step(step::BOOTSTRAP)
+            .and_then(|step| step.note.clone());
         let lines = [
-            Some(format!("{STARTED}{}", self.session.branch.as_deref().unwrap_or("none"))),
-            Some(format!("{ISSUES}{}", issues.issues.iter().filter(|issue| !issue.is_over()).count())),
+            Some(format!(
+                "{STARTED}{}",
+                self.session.branch.as_deref().unwrap_or("none")
+            )),
+            Some(format!(
+                "{ISSUES}{}",
+                issues
+                    .issues
+                    .iter()
+                    .filter(|issue| !issue.is_over())
+                    .count()
+            )),
             bootstrap.map(|failed| format!("Warning: {failed}")),
-            self.session.resumes.as_ref().map(|old| format!("Takes up abandoned session {old}")),
+            self.session
+                .resumes
+                .as_ref()
+                .map(|old| format!("Takes up abandoned session {old}")),
         ];
         // An interrupted start may have written some of the lines already.
         let there = progress.read()?.map_or_else(Vec::new, |log| log.entries);
@@ -355,7 +420,8 @@ impl StartContext<'_> {
             None => focus.clear(Some(&self.session.id), Some(&choice.reason))?,
         };
         if let Err(error) = self.sessions.claim(&self.session, &taken.now.focus) {
-            self.warnings.push(format!("others are not told what is worked on: {error}"));
+            self.warnings
+                .push(format!("others are not told what is worked on: {error}"));
         }
         self.done(step::FOCUS, Some(choice.reason.clone()))?;
         Ok(Some(choice))
@@ -366,7 +432,12 @@ impl StartContext<'_> {
         let project = self.sessions.project;
         let done = crate::issues::done(project.files())?;
         let features = checks::JudgedFeatures::read(project)?;
-        Ok(Checked { unfinished: self.unfinished()?, issues: self.issues()?.issues, done, features })
+        Ok(Checked {
+            unfinished: self.unfinished()?,
+            issues: self.issues()?.issues,
+            done,
+            features,
+        })
     }
 
     /// Chooses among what no other session has claimed. The caller holds the common lock.
@@ -390,14 +461,22 @@ impl StartContext<'_> {
     ///
     /// `None` if that session was on another branch, or if its work is done.
     fn unfinished(&self) -> Result<Option<Unfinished>> {
-        let Some(old) = &self.session.resumes else { return Ok(None) };
+        let Some(old) = &self.session.resumes else {
+            return Ok(None);
+        };
         let folder = self.sessions.folder_of(old)?;
-        let record = self.sessions.archived(&folder)?.filter(|record| record.branch == self.session.branch);
-        let Some(record) = record else { return Ok(None) };
+        let record = self
+            .sessions
+            .archived(&folder)?
+            .filter(|record| record.branch == self.session.branch);
+        let Some(record) = record else {
+            return Ok(None);
+        };
         Ok(record.focus.and_then(|focus| unfinished(old, focus)))
     }
 
-    /// Returns the issues. If they cannot be read, adds a warning and returns none: the start continues.
+    /// Returns the issues. If they cannot be read, adds a warning and returns none: the start
+    /// continues.
     fn issues(&mut self) -> Result<Active> {
         match self.sessions.project.issues().read() {
             Ok(active) => Ok(active),
@@ -415,7 +494,12 @@ impl StartContext<'_> {
         if self.is_done(step::EVENT) {
             return Ok(());
         }
-        let issues = self.issues()?.issues.into_iter().filter(|issue| !issue.is_over()).map(|issue| issue.linear_id);
+        let issues = self
+            .issues()?
+            .issues
+            .into_iter()
+            .filter(|issue| !issue.is_over())
+            .map(|issue| issue.linear_id);
         let issues = issues.take(TOLD).collect();
         announce::start(self.sessions.project, &self.session, issues);
         self.done(step::EVENT, None)

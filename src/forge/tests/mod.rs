@@ -1,7 +1,7 @@
 //! Larger tests of the crate.
 //!
-//! An end-to-end test on a real crate in a real repository, many processes at once, damage of every kind, and
-//! credentials in every input.
+//! An end-to-end test on a real crate in a real repository, many processes at once, damage of every
+//! kind, and credentials in every input.
 
 mod damage;
 mod monorepo;

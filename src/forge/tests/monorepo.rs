@@ -14,8 +14,18 @@ use crate::recovery::{Apply, Assess, Class, Recovery, Unknown};
 use crate::repair;
 use crate::sessions::{End, Sessions, Start};
 
-const FOLDERS: [&str; 10] =
-    ["web", "api", "worker", "mobile", "docs site", "infra/net", "infra/db", "lib/a", "lib/b", "lib/a-b"];
+const FOLDERS: [&str; 10] = [
+    "web",
+    "api",
+    "worker",
+    "mobile",
+    "docs site",
+    "infra/net",
+    "infra/db",
+    "lib/a",
+    "lib/b",
+    "lib/a-b",
+];
 const STEPS: u64 = 300;
 
 /// A reproducible source of numbers.
@@ -43,16 +53,29 @@ struct Model {
 }
 
 fn open(repository: &Repository, folder: &str) -> Project {
-    Project::open(&repository.path().join(folder), ProjectEnvironment::default()).unwrap().unwrap()
+    Project::open(
+        &repository.path().join(folder),
+        ProjectEnvironment::default(),
+    )
+    .unwrap()
+    .unwrap()
 }
 
 fn learn(project: &Project, context: &str) {
-    let what = What::Successful { context: context.to_owned(), approach: "again".to_owned() };
-    Knowledge::new(project).add(&Learning::new(what), None).unwrap();
+    let what = What::Successful {
+        context: context.to_owned(),
+        approach: "again".to_owned(),
+    };
+    Knowledge::new(project)
+        .add(&Learning::new(what), None)
+        .unwrap();
 }
 
 fn create(project: &Project) -> crate::error::Result<String> {
-    let create = Create { key: Some("A-1".to_owned()), ..Create::default() };
+    let create = Create {
+        key: Some("A-1".to_owned()),
+        ..Create::default()
+    };
     Ok(Checkpoints::new(project).create(&create)?.tag)
 }
 
@@ -60,7 +83,9 @@ fn create(project: &Project) -> crate::error::Result<String> {
 #[test]
 #[ignore = "run by the test below in a process of its own"]
 fn worker() {
-    let Some((project, number)) = given() else { return };
+    let Some((project, number)) = given() else {
+        return;
+    };
     for count in 0.. {
         learn(&project, &format!("killed {number} {count}"));
         // Its code may be broken or not committed.
@@ -77,10 +102,16 @@ fn ten_projects_of_one_repository_do_not_see_each_other() {
     let mut models: Vec<Model> = Vec::new();
     for folder in FOLDERS {
         repository.write(&format!("{folder}/app.txt"), "good 0\n");
-        repository.write(&format!("{folder}/.forge/.gitignore"), ".local/\nmemory/short-term/*\n");
+        repository.write(
+            &format!("{folder}/.forge/.gitignore"),
+            ".local/\nmemory/short-term/*\n",
+        );
         let config = "[verify]\ncommands = [\"sh: ! grep -q BAD app.txt\"]\n";
         repository.write(&format!("{folder}/.forge/config.toml"), config);
-        models.push(Model { code: "good 0\n".to_owned(), ..Model::default() });
+        models.push(Model {
+            code: "good 0\n".to_owned(),
+            ..Model::default()
+        });
     }
     repository.commit("first");
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
@@ -106,12 +137,18 @@ fn ten_projects_of_one_repository_do_not_see_each_other() {
                     model.checkpoints.insert(tag, model.code.clone());
                 }
                 Err(error) if error.code == "E_DIRTY" => assert!(model.is_dirty, "{what}: {error}"),
-                Err(error) => assert!(error.code == "E_CHECK" && model.code.starts_with("BAD"), "{what}: {error}"),
+                Err(error) => assert!(
+                    error.code == "E_CHECK" && model.code.starts_with("BAD"),
+                    "{what}: {error}"
+                ),
             },
             4 => {
                 let newest = Checkpoints::new(&project).newest_usable().unwrap();
                 let Some(newest) = newest else { continue };
-                let asked = Apply { checkpoint: Some(newest.tag.clone()), why: Some(what.clone()) };
+                let asked = Apply {
+                    checkpoint: Some(newest.tag.clone()),
+                    why: Some(what.clone()),
+                };
                 Recovery::new(&project).apply(&asked).unwrap();
                 let code = std::fs::read_to_string(repository.path().join(&file)).unwrap();
                 assert!(code.starts_with("good"), "{what}: {code}");
@@ -122,17 +159,32 @@ fn ten_projects_of_one_repository_do_not_see_each_other() {
             }
             5 => {
                 let report = Recovery::new(&project).assess(Assess::default()).unwrap();
-                let young = report.unknown.iter().all(|reason| reason.reason == Unknown::NoCheckpoint);
+                let young = report
+                    .unknown
+                    .iter()
+                    .all(|reason| reason.reason == Unknown::NoCheckpoint);
                 assert!(report.class != Class::Unknown || young, "{what}: {report}");
             }
             6 => {
-                let started = Sessions::new(&project).start(&Start { no_probe: true, ..Start::default() }).unwrap();
+                let started = Sessions::new(&project)
+                    .start(&Start {
+                        no_probe: true,
+                        ..Start::default()
+                    })
+                    .unwrap();
                 assert_eq!(started.paused, None, "{what}");
-                let end = End { leave_dirty: Some("a file".to_owned()), ..End::default() };
+                let end = End {
+                    leave_dirty: Some("a file".to_owned()),
+                    ..End::default()
+                };
                 Sessions::new(&project).end(&end).unwrap();
             }
             7 => {
-                let add = Add { name: what.clone(), tests: vec!["a".to_owned()], ..Add::default() };
+                let add = Add {
+                    name: what.clone(),
+                    tests: vec!["a".to_owned()],
+                    ..Add::default()
+                };
                 Features::new(&project).add(&add, None).unwrap();
                 let stray = repository.path().join(folder).join("stray.txt");
                 model.is_dirty = !model.is_dirty;
@@ -143,7 +195,11 @@ fn ten_projects_of_one_repository_do_not_see_each_other() {
                 }
             }
             _ => {
-                let mut child = start(project.root(), "tests::monorepo::worker", usize::try_from(step).unwrap());
+                let mut child = start(
+                    project.root(),
+                    "tests::monorepo::worker",
+                    usize::try_from(step).unwrap(),
+                );
                 std::thread::sleep(Duration::from_millis(20 + dice.below(200)));
                 child.kill().unwrap();
                 child.wait().unwrap();
@@ -156,14 +212,29 @@ fn ten_projects_of_one_repository_do_not_see_each_other() {
         assert_eq!(repair::damaged(&project).unwrap(), [""; 0], "{folder}");
         let known = Knowledge::new(&project).read().unwrap().patterns.successful;
         for context in &model.learned {
-            assert!(known.iter().any(|entry| entry.context == *context), "{folder} lost {context}");
+            assert!(
+                known.iter().any(|entry| entry.context == *context),
+                "{folder} lost {context}"
+            );
         }
-        assert_eq!(repository.run(&["show", &format!("HEAD:{folder}/app.txt")]), model.code.trim_end(), "{folder}");
+        assert_eq!(
+            repository.run(&["show", &format!("HEAD:{folder}/app.txt")]),
+            model.code.trim_end(),
+            "{folder}"
+        );
         let listed = Checkpoints::new(&project).list().unwrap();
         for tag in model.checkpoints.keys() {
-            assert!(listed.iter().any(|one| one.tag == *tag && one.can_rollback_to), "{folder}: {tag}");
+            assert!(
+                listed
+                    .iter()
+                    .any(|one| one.tag == *tag && one.can_rollback_to),
+                "{folder}: {tag}"
+            );
         }
         let prefix = format!("checkpoint/{}/", crate::checkpoints::encode(folder));
-        assert!(listed.iter().all(|one| one.tag.starts_with(&prefix)), "{folder}");
+        assert!(
+            listed.iter().all(|one| one.tag.starts_with(&prefix)),
+            "{folder}"
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Eight processes read, change and write every kind of file: no change of any process is lost.
 //!
-//! Each kind has a separate project. Each process goes from one project to the next, so that all meet at one file.
+//! Each kind has a separate project. Each process goes from one project to the next, so that all
+//! meet at one file.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,8 @@ const ISSUE: &str = ".forge/linear/issues/SX9-123.json";
 const COMMENT: &str = ".forge/linear/comments/SX9-123/c.json";
 /// The files of a session that is not the primary one.
 const SECOND_FOCUS: &str = ".forge/memory/short-term/sessions/2025-12-24-session-002/focus.json";
-const SECOND_SESSION: &str = ".forge/memory/short-term/sessions/2025-12-24-session-002/session.json";
+const SECOND_SESSION: &str =
+    ".forge/memory/short-term/sessions/2025-12-24-session-002/session.json";
 /// Settings without git, with an event server: events wait in the outbox.
 ///
 /// With git, each event would query it, and that would take most of the time.
@@ -98,7 +100,9 @@ fn add_one<D: Counted>(project: &Project, path: &str) {
         project.files().edit_at::<D, _>(path, None, |document| {
             let members = document.members();
             let next = number(members) + 1;
-            members.0.insert("count".to_owned(), Json::Number(next.into()));
+            members
+                .0
+                .insert("count".to_owned(), Json::Number(next.into()));
             Ok(())
         })
     });
@@ -121,7 +125,11 @@ macro_rules! document {
 
 fn lines(project: &Project, path: &str) -> BTreeSet<String> {
     let bytes = project.files().read(path).unwrap().unwrap_or_default();
-    let all: Vec<String> = String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect();
+    let all: Vec<String> = String::from_utf8(bytes)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
     let distinct: BTreeSet<String> = all.iter().cloned().collect();
     assert_eq!(distinct.len(), all.len(), "{path} has a line twice");
     distinct
@@ -129,8 +137,9 @@ fn lines(project: &Project, path: &str) -> BTreeSet<String> {
 
 /// Every kind of file that is changed after its creation.
 ///
-/// Not here: `config.toml`, `architecture.md` and the files of artifacts, which are made once; `commits.log`, which is
-/// rewritten from git; notes in `scratch/`, which this program does not write.
+/// Not here: `config.toml`, `architecture.md` and the files of artifacts, which are made once;
+/// `commits.log`, which is rewritten from git; notes in `scratch/`, which this program does not
+/// write.
 const ALL: &[Kind] = &[
     document!("knowledge", KnowledgeFile, KnowledgeFile::PATH),
     document!("features", FeaturesFile, FeaturesFile::PATH),
@@ -147,11 +156,19 @@ const ALL: &[Kind] = &[
     document!("branches", Branches, Branches::PATH),
     Kind {
         name: "progress.txt",
-        change: |project, process, n| drop(in_turn(|| Progress::new(project).log(&format!("{process} did {n}")))),
+        change: |project, process, n| {
+            drop(in_turn(|| {
+                Progress::new(project).log(&format!("{process} did {n}"))
+            }))
+        },
         count: |project| {
             let log = Progress::new(project).read().unwrap().unwrap();
             assert_eq!(log.malformed_lines, 0);
-            log.entries.iter().map(|entry| &entry.text).collect::<BTreeSet<_>>().len()
+            log.entries
+                .iter()
+                .map(|entry| &entry.text)
+                .collect::<BTreeSet<_>>()
+                .len()
         },
     },
     Kind {
@@ -163,19 +180,32 @@ const ALL: &[Kind] = &[
                 Ok(())
             });
             if process == 0 {
-                let connected = Project::open(project.root(), ProjectEnvironment::default()).unwrap().unwrap();
+                let connected = Project::open(project.root(), ProjectEnvironment::default())
+                    .unwrap()
+                    .unwrap();
                 let connected = connected.sending(Arc::new(Kept(project.files().clone())));
-                in_turn(|| Events::new(&connected).drain(Duration::from_secs(60)).map(drop));
+                in_turn(|| {
+                    Events::new(&connected)
+                        .drain(Duration::from_secs(60))
+                        .map(drop)
+                });
             }
         },
         count: |project| {
             let replayed = Events::new(project).replay(&Replay::default()).unwrap();
             let places: BTreeSet<u64> = replayed.events.iter().map(|event| event.seq).collect();
-            assert_eq!(places.last(), Some(&(places.len() as u64)), "no number twice, and none left out");
+            assert_eq!(
+                places.last(),
+                Some(&(places.len() as u64)),
+                "no number twice, and none left out"
+            );
             assert_eq!(replayed.events.len(), places.len());
             let waiting = lines(project, EVENTS_OUTBOX);
             let sent = lines(project, SENT);
-            assert!(!sent.is_empty() && waiting.is_disjoint(&sent), "what was sent waits no more");
+            assert!(
+                !sent.is_empty() && waiting.is_disjoint(&sent),
+                "what was sent waits no more"
+            );
             assert_eq!(waiting.len() + sent.len(), places.len());
             places.len()
         },
@@ -195,7 +225,9 @@ const ALL: &[Kind] = &[
         change: |project, _, _| {
             in_turn(|| {
                 let _guard = project.files().lock()?;
-                let last = health::history(project)?.last().map_or(START, |last| last.at.0.as_second());
+                let last = health::history(project)?
+                    .last()
+                    .map_or(START, |last| last.at.0.as_second());
                 health::record(project, &health(last + THREE_DAYS)).map(drop)
             });
         },
@@ -223,9 +255,15 @@ impl Sink for Kept {
         let mut known = KNOWN.lock().unwrap();
         let duplicate = !known.insert(message.id.clone());
         if !duplicate {
-            in_turn(|| self.0.append(SENT, std::str::from_utf8(&message.body).unwrap()));
+            in_turn(|| {
+                self.0
+                    .append(SENT, std::str::from_utf8(&message.body).unwrap())
+            });
         }
-        Ok(Receipt { sequence: known.len() as u64, duplicate })
+        Ok(Receipt {
+            sequence: known.len() as u64,
+            duplicate,
+        })
     }
 }
 
@@ -240,13 +278,18 @@ fn root(folder: &Path, kind: &Kind) -> PathBuf {
 }
 
 fn open(folder: &Path, kind: &Kind) -> Project {
-    Project::open(&root(folder, kind), ProjectEnvironment::default()).unwrap().unwrap()
+    Project::open(&root(folder, kind), ProjectEnvironment::default())
+        .unwrap()
+        .unwrap()
 }
 
 #[test]
 fn of_what_eight_processes_do_to_any_kind_of_file_nothing_is_lost() {
-    // Hundreds of disk writes for each kind would take minutes, so the files are in memory where that is possible.
-    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    // Hundreds of disk writes for each kind would take minutes, so the files are in memory where
+    // that is possible.
+    let folder = tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap();
     for kind in ALL {
         let write = |path: &str, text: &str| {
             let path = root(folder.path(), kind).join(path);
@@ -254,11 +297,19 @@ fn of_what_eight_processes_do_to_any_kind_of_file_nothing_is_lost() {
             std::fs::write(path, text).unwrap();
         };
         write(CONFIG, SETTINGS);
-        write(MANIFEST, include_str!("../../forge_documents/fixtures/checkpoint.json"));
-        write(ISSUE, include_str!("../../forge_documents/fixtures/issue.json"));
+        write(
+            MANIFEST,
+            include_str!("../../forge_documents/fixtures/checkpoint.json"),
+        );
+        write(
+            ISSUE,
+            include_str!("../../forge_documents/fixtures/issue.json"),
+        );
         write(COMMENT, "{\"id\": \"c\", \"text\": \"t\"}\n");
     }
-    let workers: Vec<_> = (0..PROCESSES).map(|number| start(folder.path(), WORKER, number)).collect();
+    let workers: Vec<_> = (0..PROCESSES)
+        .map(|number| start(folder.path(), WORKER, number))
+        .collect();
     for mut worker in workers {
         assert!(worker.wait().unwrap().success());
     }
@@ -268,8 +319,15 @@ fn of_what_eight_processes_do_to_any_kind_of_file_nothing_is_lost() {
         assert_eq!(repair::damaged(&project).unwrap(), [""; 0]);
     }
     // Entries are written with their documents.
-    for kind in KINDS.iter().filter(|kind| !["learning", "feature"].contains(&kind.name)) {
-        assert!(ALL.iter().any(|tried| tried.name == kind.name), "{} is not tried", kind.name);
+    for kind in KINDS
+        .iter()
+        .filter(|kind| !["learning", "feature"].contains(&kind.name))
+    {
+        assert!(
+            ALL.iter().any(|tried| tried.name == kind.name),
+            "{} is not tried",
+            kind.name
+        );
     }
 }
 
@@ -278,7 +336,9 @@ const WORKER: &str = "tests::together::a_worker_changes_each_kind";
 #[test]
 #[ignore = "a worker of another test"]
 fn a_worker_changes_each_kind() {
-    let Some((folder, process)) = worker_input() else { return };
+    let Some((folder, process)) = worker_input() else {
+        return;
+    };
     // A thread that waits for a lock polls it: more threads would only poll.
     std::thread::scope(|scope| {
         for kinds in ALL.chunks(ALL.len().div_ceil(4)) {

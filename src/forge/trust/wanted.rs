@@ -18,8 +18,8 @@ use crate::layout::{INIT, INIT_COMMAND};
 use crate::project::Project;
 use crate::runner::argv;
 
-/// Settings that start no program, open no connection and name no path. All others are shown and agreed to, also those
-/// that a later version adds. The commands among them are shown as commands.
+/// Settings that start no program, open no connection and name no path. All others are shown and
+/// agreed to, also those that a later version adds. The commands among them are shown as commands.
 const HARMLESS: &[&str] = &[
     "files.max_bytes",
     "files.rfc",
@@ -49,18 +49,21 @@ const HARMLESS: &[&str] = &[
 
 /// Programs that run the file whose name follows.
 const INTERPRETERS: &[&str] = &[
-    ".", "source", "exec", "sh", "bash", "dash", "zsh", "fish", "python", "python3", "node", "deno", "bun", "ruby",
-    "perl", "php", "lua", "env", "make",
+    ".", "source", "exec", "sh", "bash", "dash", "zsh", "fish", "python", "python3", "node",
+    "deno", "bun", "ruby", "perl", "php", "lua", "env", "make",
 ];
 
 /// What a shell calls the folder in which a command starts.
 const ROOT: &[&str] = &["$PWD/", "${PWD}/", "$(pwd)/", "`pwd`/"];
 
 /// Extensions of programs.
-const PROGRAMS: &[&str] =
-    &["sh", "bash", "zsh", "fish", "py", "js", "mjs", "cjs", "ts", "mts", "rb", "pl", "php", "lua", "mk"];
+const PROGRAMS: &[&str] = &[
+    "sh", "bash", "zsh", "fish", "py", "js", "mjs", "cjs", "ts", "mts", "rb", "pl", "php", "lua",
+    "mk",
+];
 
-/// Limit of the files of a command that are read, in bytes: a command may name one in many spellings.
+/// Limit of the files of a command that are read, in bytes: a command may name one in many
+/// spellings.
 const MAX_DIGESTED: u64 = 64 << 20;
 
 /// The most words of a command that are looked up as files.
@@ -70,21 +73,39 @@ const MAX_WORDS: usize = 256;
 pub(super) fn all(project: &Project, config: &Config) -> Result<BTreeSet<TrustedCommand>> {
     let verify = &config.verify;
     let mut wanted = vec![("verify.runner".to_owned(), verify.runner.clone())];
-    wanted.extend(verify.runners.iter().map(|(name, one)| (format!("verify.runners.{name}"), one.command.clone())));
-    wanted.extend(verify.commands.iter().map(|line| ("verify.commands".to_owned(), line.clone())));
+    wanted.extend(
+        verify
+            .runners
+            .iter()
+            .map(|(name, one)| (format!("verify.runners.{name}"), one.command.clone())),
+    );
+    wanted.extend(
+        verify
+            .commands
+            .iter()
+            .map(|line| ("verify.commands".to_owned(), line.clone())),
+    );
     let knowledge = Knowledge::new(project).read()?;
     let checks = knowledge.current_invariants().filter_map(|one| one.check());
     wanted.extend(checks.map(|check| ("invariant".to_owned(), check.to_owned())));
     if let Some(loaded) = project.files().load::<FeaturesFile>()? {
-        let tests = loaded.value.features.iter().flat_map(|feature| feature.tests());
+        let tests = loaded
+            .value
+            .features
+            .iter()
+            .flat_map(|feature| feature.tests());
         let built_in = tests.filter_map(|test| features::built_in(verify, test));
-        wanted.extend(built_in.map(|(name, command)| (format!("built-in runner {name}"), command.to_owned())));
+        wanted.extend(
+            built_in.map(|(name, command)| (format!("built-in runner {name}"), command.to_owned())),
+        );
     }
     if project.files().read(INIT)?.is_some() {
         wanted.push((INIT.to_owned(), INIT_COMMAND.to_owned()));
     }
     let wanted: BTreeSet<_> = wanted.into_iter().collect();
-    let commands = wanted.iter().map(|(purpose, line)| command(project.root(), purpose, line));
+    let commands = wanted
+        .iter()
+        .map(|(purpose, line)| command(project.root(), purpose, line));
     let mut all: BTreeSet<_> = commands.collect::<Result<_>>()?;
     settings(&mut Vec::new(), &config.raw, &mut all);
     Ok(all)
@@ -94,19 +115,33 @@ pub(super) fn all(project: &Project, config: &Config) -> Result<BTreeSet<Trusted
 pub(super) fn command(root: &Path, purpose: &str, line: &str) -> Result<TrustedCommand> {
     // A line that cannot be split cannot be run either.
     let words = argv(line, None).unwrap_or_else(|_| vec![line.to_owned()]);
-    let command = words.iter().map(|word| shell_quoted(word)).collect::<Vec<_>>().join(" ");
-    Ok(TrustedCommand { purpose: purpose.to_owned(), command, files: named_files(root, &words)? })
+    let command = words
+        .iter()
+        .map(|word| shell_quoted(word))
+        .collect::<Vec<_>>()
+        .join(" ");
+    Ok(TrustedCommand {
+        purpose: purpose.to_owned(),
+        command,
+        files: named_files(root, &words)?,
+    })
 }
 
 /// Returns the files of the clone that a command names, with their digests.
 ///
-/// The files that it runs count, and not those that it only reads, which change with the work: its program, other programs
-/// by their mode, their `#!` or their extension, and what follows the name of an interpreter.
+/// The files that it runs count, and not those that it only reads, which change with the work: its
+/// program, other programs by their mode, their `#!` or their extension, and what follows the name
+/// of an interpreter.
 fn named_files(root: &Path, words: &[String]) -> Result<BTreeMap<String, String>> {
     let separators = |c: char| c.is_whitespace() || ";&|()<>`$\"'={},".contains(c);
     // In a line for a shell, the root has names.
-    let words: Vec<String> =
-        words.iter().map(|word| ROOT.iter().fold(word.clone(), |word, root| word.replace(root, "./"))).collect();
+    let words: Vec<String> = words
+        .iter()
+        .map(|word| {
+            ROOT.iter()
+                .fold(word.clone(), |word, root| word.replace(root, "./"))
+        })
+        .collect();
     // With each name, whether its file counts whatever it is.
     let mut names: Vec<(&str, bool)> = Vec::new();
     for (at, word) in words.iter().enumerate() {
@@ -114,12 +149,19 @@ fn named_files(root: &Path, words: &[String]) -> Result<BTreeMap<String, String>
         if at == 0 && !word.contains('/') {
             continue;
         }
-        // The program, and what an interpreter is given. Others are data, unless they are programs themselves.
-        let runs =
-            at == 0 || words[..at].iter().rfind(|word| !word.starts_with('-')).is_some_and(|word| is_interpreter(word));
+        // The program, and what an interpreter is given. Others are data, unless they are programs
+        // themselves.
+        let runs = at == 0
+            || words[..at]
+                .iter()
+                .rfind(|word| !word.starts_with('-'))
+                .is_some_and(|word| is_interpreter(word));
         names.push((word, runs));
         let mut before = "";
-        for part in word.split(separators).filter(|part| !part.is_empty() && part != word) {
+        for part in word
+            .split(separators)
+            .filter(|part| !part.is_empty() && part != word)
+        {
             let is_option = word.starts_with('-') && is_interpreter(&words[0]);
             names.push((part, is_option || is_interpreter(before)));
             // An option of an interpreter hides no script: `bash -e check`.
@@ -131,21 +173,32 @@ fn named_files(root: &Path, words: &[String]) -> Result<BTreeMap<String, String>
     names.retain(|(name, _)| !name.is_empty());
     let mut files = BTreeMap::new();
     if names.len() > MAX_WORDS {
-        files.insert("*".to_owned(), format!("more than {MAX_WORDS} words to look at"));
+        files.insert(
+            "*".to_owned(),
+            format!("more than {MAX_WORDS} words to look at"),
+        );
         names.truncate(MAX_WORDS);
     }
     let mut left = MAX_DIGESTED;
     // A shell may go to a folder first: `cd web && ./test.sh`.
     let within = |name: &&str| !Path::new(name).is_absolute() && root.join(name).is_dir();
-    let folders: Vec<&str> = std::iter::once("").chain(names.iter().map(|(name, _)| *name).filter(within)).collect();
-    for (folder, (name, counts)) in folders.iter().flat_map(|folder| names.iter().map(move |name| (folder, name))) {
+    let folders: Vec<&str> = std::iter::once("")
+        .chain(names.iter().map(|(name, _)| *name).filter(within))
+        .collect();
+    for (folder, (name, counts)) in folders
+        .iter()
+        .flat_map(|folder| names.iter().map(move |name| (folder, name)))
+    {
         let place = Path::new(folder).join(name);
-        // What is not below the root belongs to the machine, unless the path leads there from the root.
+        // What is not below the root belongs to the machine, unless the path leads there from the
+        // root.
         if place.is_absolute() && !place.starts_with(root) {
             continue;
         }
         let path = root.join(&place);
-        let Ok(about) = fs::metadata(&path) else { continue };
+        let Ok(about) = fs::metadata(&path) else {
+            continue;
+        };
         let digest = match (about.is_dir(), about.is_file()) {
             (true, _) => continue,
             (false, true) if !counts && !is_program(&path, &about) => continue,
@@ -170,15 +223,21 @@ fn is_interpreter(word: &str) -> bool {
 
 /// Says whether a file is a program, by its mode, its extension or its first two bytes.
 fn is_program(path: &Path, about: &fs::Metadata) -> bool {
-    let by_extension = path.extension().is_some_and(|end| PROGRAMS.iter().any(|known| end == *known));
+    let by_extension = path
+        .extension()
+        .is_some_and(|end| PROGRAMS.iter().any(|known| end == *known));
     let mut begin = [0; 2];
     by_extension
         || about.permissions().mode() & 0o111 != 0
-        || fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok() && begin == *b"#!"
+        || fs::File::open(path)
+            .and_then(|mut file| file.read_exact(&mut begin))
+            .is_ok()
+            && begin == *b"#!"
 }
 
 fn digest(path: &Path) -> std::io::Result<String> {
-    let (mut file, mut digest, mut part) = (fs::File::open(path)?, Sha256::new(), vec![0; 64 * 1024]);
+    let (mut file, mut digest, mut part) =
+        (fs::File::open(path)?, Sha256::new(), vec![0; 64 * 1024]);
     loop {
         match file.read(&mut part)? {
             0 => return Ok(helmdeck_core::hex(&digest.finalize())),
@@ -198,7 +257,11 @@ fn settings<'a>(at: &mut Vec<&'a str>, table: &'a toml::Table, all: &mut BTreeSe
             toml::Value::Table(_) => {}
             value => {
                 let command = format!("{} = {value}", at.join("."));
-                all.insert(TrustedCommand { purpose: SETTING.to_owned(), command, files: BTreeMap::new() });
+                all.insert(TrustedCommand {
+                    purpose: SETTING.to_owned(),
+                    command,
+                    files: BTreeMap::new(),
+                });
             }
         }
         at.pop();
@@ -207,5 +270,9 @@ fn settings<'a>(at: &mut Vec<&'a str>, table: &'a toml::Table, all: &mut BTreeSe
 
 fn fits(pattern: &str, name: &[&str]) -> bool {
     let parts: Vec<&str> = pattern.split('.').collect();
-    parts.len() == name.len() && parts.iter().zip(name).all(|(part, one)| *part == "*" || part == one)
+    parts.len() == name.len()
+        && parts
+            .iter()
+            .zip(name)
+            .all(|(part, one)| *part == "*" || part == one)
 }

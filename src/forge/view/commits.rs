@@ -28,24 +28,37 @@ pub struct SeenCommit {
     pub session: Option<String>,
 }
 
-/// Lists the commits of the branch, newest first. `after` is the number of commits that the caller has.
+/// Lists the commits of the branch, newest first. `after` is the number of commits that the caller
+/// has.
 ///
 /// # Errors
-/// `NotFound` (`E_NOT_A_REPO`) without git; `Usage` for an `after` that is no number; errors from git.
+/// `NotFound` (`E_NOT_A_REPO`) without git; `Usage` for an `after` that is no number; errors from
+/// git.
 pub fn commits(project: &Project, wanted: &Wanted) -> Result<Part<SeenCommit>> {
     let skip = match &wanted.after {
         None => 0,
-        Some(after) => {
-            after.parse::<usize>().map_err(|_| Error::usage(format!("{after:?} is no number of commits")))?
-        }
+        Some(after) => after
+            .parse::<usize>()
+            .map_err(|_| Error::usage(format!("{after:?} is no number of commits")))?,
     };
     let git = project.git()?;
     if git.head()?.is_none() {
-        return Ok(Part { items: Vec::new(), total: 0, next: None });
+        return Ok(Part {
+            items: Vec::new(),
+            total: 0,
+            next: None,
+        });
     }
     let total = usize::try_from(git.count("HEAD")?).unwrap_or(usize::MAX);
-    let part = [format!("--skip={skip}"), format!("--max-count={}", wanted.limit)];
-    let items: Vec<_> = git.log_of(&[&part[0], &part[1]], "HEAD", &[])?.into_iter().map(seen).collect();
+    let part = [
+        format!("--skip={skip}"),
+        format!("--max-count={}", wanted.limit),
+    ];
+    let items: Vec<_> = git
+        .log_of(&[&part[0], &part[1]], "HEAD", &[])?
+        .into_iter()
+        .map(seen)
+        .collect();
     let seen = skip.saturating_add(items.len());
     let next = (seen < total && !items.is_empty()).then(|| seen.to_string());
     Ok(Part { items, total, next })
@@ -57,7 +70,10 @@ pub fn commits(project: &Project, wanted: &Wanted) -> Result<Part<SeenCommit>> {
 /// As [`commits`].
 pub fn revisions(project: &Project, paths: &[&str], limit: usize) -> Result<Vec<SeenCommit>> {
     let git = project.git()?;
-    let paths: Vec<String> = paths.iter().map(|path| format!(":(top,literal){}", git.in_memory(path))).collect();
+    let paths: Vec<String> = paths
+        .iter()
+        .map(|path| format!(":(top,literal){}", git.in_memory(path)))
+        .collect();
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
     let all = git.log_of(&[&format!("--max-count={limit}")], "HEAD", &paths)?;
     Ok(all.into_iter().map(seen).collect())
@@ -72,6 +88,8 @@ fn seen((commit, text): (Commit, String)) -> SeenCommit {
         author: commit.author.name,
         subject: text.lines().next().unwrap_or_default().to_owned(),
         issue: first.and_then(|message| message.key()).map(str::to_owned),
-        session: first.and_then(|message| message.session()).map(str::to_owned),
+        session: first
+            .and_then(|message| message.session())
+            .map(str::to_owned),
     }
 }

@@ -22,8 +22,8 @@ pub struct Diff {
     pub commit: String,
     /// The paths that differ, untracked ones too.
     pub files: Vec<Change>,
-    /// The difference as a unified diff. Untracked and binary files have no text, and lines with a credential are left
-    /// out.
+    /// The difference as a unified diff. Untracked and binary files have no text, and lines with a
+    /// credential are left out.
     pub text: String,
     /// Whether the text is only the beginning.
     pub truncated: bool,
@@ -38,10 +38,17 @@ pub struct Diff {
 pub fn diff(project: &Project, name: &str, path: Option<&str>) -> Result<Diff> {
     let checkpoint = Checkpoints::new(project).show(name)?;
     let git = project.git()?;
-    let named = checkpoint.oid().map(|oid| git.resolve(oid.as_str())).transpose()?.flatten();
+    let named = checkpoint
+        .oid()
+        .map(|oid| git.resolve(oid.as_str()))
+        .transpose()?
+        .flatten();
     let commit = named.ok_or_else(|| {
-        Error::not_found(format!("the commit of {} is not in this clone", checkpoint.tag))
-            .hint("fetch the checkpoints of the remote")
+        Error::not_found(format!(
+            "the commit of {} is not in this clone",
+            checkpoint.tag
+        ))
+        .hint("fetch the checkpoints of the remote")
     })?;
     let mut files = git.changes(&commit)?;
     if let Some(path) = path {
@@ -52,8 +59,11 @@ pub fn diff(project: &Project, name: &str, path: Option<&str>) -> Result<Diff> {
         };
         files.retain(|change| below(&change.path));
     }
-    let tracked: Vec<&str> =
-        files.iter().filter(|change| !change.untracked).map(|change| change.path.as_str()).collect();
+    let tracked: Vec<&str> = files
+        .iter()
+        .filter(|change| !change.untracked)
+        .map(|change| change.path.as_str())
+        .collect();
     let mut truncated = tracked.len() > MOST;
     let mut text = String::new();
     if !tracked.is_empty() {
@@ -70,15 +80,32 @@ pub fn diff(project: &Project, name: &str, path: Option<&str>) -> Result<Diff> {
         ];
         args.extend(tracked.iter().take(MOST));
         // The paths are those of the repository, also in a project below its root.
-        let run = Run { folder: Some(git.root().to_owned()), ..Run::default() };
+        let run = Run {
+            folder: Some(git.root().to_owned()),
+            ..Run::default()
+        };
         let output = git.succeed(&args, &run)?;
         text = crate::redact::redact(&String::from_utf8_lossy(&output.stdout));
     }
     if text.len() > LONGEST {
         truncated = true;
-        let end = text.char_indices().map(|(at, _)| at).take_while(|at| *at <= LONGEST).last().unwrap_or(0);
-        let end = text.get(..end).and_then(|text| text.rfind('\n')).map_or(end, |at| at + 1);
+        let end = text
+            .char_indices()
+            .map(|(at, _)| at)
+            .take_while(|at| *at <= LONGEST)
+            .last()
+            .unwrap_or(0);
+        let end = text
+            .get(..end)
+            .and_then(|text| text.rfind('\n'))
+            .map_or(end, |at| at + 1);
         text.truncate(end);
     }
-    Ok(Diff { checkpoint: checkpoint.tag, commit: commit.to_string(), files, text, truncated })
+    Ok(Diff {
+        checkpoint: checkpoint.tag,
+        commit: commit.to_string(),
+        files,
+        text,
+        truncated,
+    })
 }

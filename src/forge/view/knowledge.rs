@@ -27,11 +27,18 @@ pub struct KnowledgeView {
     pub versions: Vec<SeenCommit>,
 }
 
-/// Returns knowledge, with superseded entries if the search wants them; of an earlier commit with `as_of`.
+/// Returns knowledge, with superseded entries if the search wants them; of an earlier commit with
+/// `as_of`.
 ///
 /// # Errors
-/// `NotFound` for an unknown commit; `Usage` for an unknown `after`; `Corrupt` if the file is damaged; errors from git.
-pub fn knowledge(project: &Project, search: &Search, as_of: Option<&str>, wanted: &Wanted) -> Result<KnowledgeView> {
+/// `NotFound` for an unknown commit; `Usage` for an unknown `after`; `Corrupt` if the file is
+/// damaged; errors from git.
+pub fn knowledge(
+    project: &Project,
+    search: &Search,
+    as_of: Option<&str>,
+    wanted: &Wanted,
+) -> Result<KnowledgeView> {
     let (file, as_of, tag) = match as_of {
         None => {
             let loaded = project.files().load::<KnowledgeFile>()?;
@@ -43,16 +50,29 @@ pub fn knowledge(project: &Project, search: &Search, as_of: Option<&str>, wanted
             (file, Some(commit), None)
         }
     };
-    let hits = file.map(|file| file.search(&Search { limit: Some(usize::MAX), ..search.clone() }).entries);
+    let hits = file.map(|file| {
+        file.search(&Search {
+            limit: Some(usize::MAX),
+            ..search.clone()
+        })
+        .entries
+    });
     let entries = Part::of(hits.unwrap_or_default(), wanted, |hit: &Hit| hit.id.clone())?;
-    let versions = revisions(project, &[KNOWLEDGE, KNOWLEDGE_ENTRIES], VERSIONS).unwrap_or_default();
-    Ok(KnowledgeView { as_of, etag: tag, entries, versions })
+    let versions =
+        revisions(project, &[KNOWLEDGE, KNOWLEDGE_ENTRIES], VERSIONS).unwrap_or_default();
+    Ok(KnowledgeView {
+        as_of,
+        etag: tag,
+        entries,
+        versions,
+    })
 }
 
 /// Returns the knowledge that a commit has, and the commit.
 fn at(project: &Project, name: &str) -> Result<(Option<KnowledgeFile>, String)> {
     let git = project.git()?;
-    let commit =
-        git.resolve(name)?.ok_or_else(|| Error::not_found(format!("{name:?} names no commit of this clone")))?;
+    let commit = git
+        .resolve(name)?
+        .ok_or_else(|| Error::not_found(format!("{name:?} names no commit of this clone")))?;
     Ok((git.document_at(&commit)?, commit.to_string()))
 }

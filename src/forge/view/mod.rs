@@ -1,6 +1,7 @@
 //! Read-only views for programs that show a project: what no command lists.
 //!
-//! Nothing here changes a file, takes a lock or renews a session. Open the project with [`Project::reading`].
+//! Nothing here changes a file, takes a lock or renews a session. Open the project with
+//! [`Project::reading`].
 //!
 //! [`Project::reading`]: crate::Project::reading
 
@@ -54,13 +55,19 @@ impl<T> Part<T> {
             None => 0,
             Some(after) => {
                 let at = all.iter().position(|item| name(item) == *after);
-                let gone =
-                    || Error::usage(format!("{after:?} is not in the list any more: read it from its beginning"));
+                let gone = || {
+                    Error::usage(format!(
+                        "{after:?} is not in the list any more: read it from its beginning"
+                    ))
+                };
                 at.ok_or_else(gone)? + 1
             }
         };
         let items: Vec<T> = all.into_iter().skip(start).take(wanted.limit).collect();
-        let next = items.last().filter(|_| start + items.len() < total).map(&name);
+        let next = items
+            .last()
+            .filter(|_| start + items.len() < total)
+            .map(&name);
         Ok(Self { items, total, next })
     }
 }

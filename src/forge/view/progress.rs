@@ -26,7 +26,10 @@ pub fn progress(project: &Project, wanted: &Wanted) -> Result<ProgressView> {
     let mut archives = Progress::new(project).archives()?;
     archives.reverse();
     let sessions = Part::of(archives, wanted, String::clone)?;
-    Ok(ProgressView { current: Progress::new(project).read()?, sessions })
+    Ok(ProgressView {
+        current: Progress::new(project).read()?,
+        sessions,
+    })
 }
 
 /// Returns the progress of a session that is over. `None` if it has none.

@@ -3,13 +3,25 @@ use crate::fixture::Fixture;
 use crate::knowledge::{Knowledge, Learning, Search, What};
 
 fn learn(fixture: &Fixture, context: &str) -> String {
-    let what = What::Successful { context: context.to_owned(), approach: "do so".to_owned() };
-    let learning = Learning { paths: vec!["src/a.rs".to_owned()], ..Learning::new(what) };
-    Knowledge::new(&fixture.project).add(&learning, None).unwrap().id
+    let what = What::Successful {
+        context: context.to_owned(),
+        approach: "do so".to_owned(),
+    };
+    let learning = Learning {
+        paths: vec!["src/a.rs".to_owned()],
+        ..Learning::new(what)
+    };
+    Knowledge::new(&fixture.project)
+        .add(&learning, None)
+        .unwrap()
+        .id
 }
 
 fn wanted(limit: usize, after: Option<&str>) -> Wanted {
-    Wanted { after: after.map(str::to_owned), limit }
+    Wanted {
+        after: after.map(str::to_owned),
+        limit,
+    }
 }
 
 #[test]
@@ -49,18 +61,34 @@ fn knowledge_of_an_earlier_commit_is_shown() {
     assert_eq!(now.versions.len(), 2);
 
     let before = knowledge(&fixture.project, &search, Some("HEAD~1"), &all).unwrap();
-    assert_eq!((before.entries.total, before.as_of.as_deref()), (1, Some(then.as_str())));
-    assert_eq!((before.entries.items[0].id.as_str(), before.etag), (first.as_str(), None));
+    assert_eq!(
+        (before.entries.total, before.as_of.as_deref()),
+        (1, Some(then.as_str()))
+    );
+    assert_eq!(
+        (before.entries.items[0].id.as_str(), before.etag),
+        (first.as_str(), None)
+    );
     let unknown = knowledge(&fixture.project, &search, Some("--all"), &all).unwrap_err();
-    assert_eq!(unknown.category, crate::Category::NotFound, "an option is no name");
+    assert_eq!(
+        unknown.category,
+        crate::Category::NotFound,
+        "an option is no name"
+    );
 }
 
 #[test]
 fn commits_come_in_parts_with_their_issue() {
     let fixture = Fixture::new();
-    assert_eq!(commits(&fixture.project, &wanted(10, None)).unwrap().total, 0, "before the first commit");
+    assert_eq!(
+        commits(&fixture.project, &wanted(10, None)).unwrap().total,
+        0,
+        "before the first commit"
+    );
     for number in 1..=3 {
-        fixture.repository.commit(&format!("[SX9-{number}] Change {number}\n\n## What\n- It\n"));
+        fixture.repository.commit(&format!(
+            "[SX9-{number}] Change {number}\n\n## What\n- It\n"
+        ));
     }
     let first = commits(&fixture.project, &wanted(2, None)).unwrap();
     assert_eq!((first.total, first.next.as_deref()), (3, Some("2")));
@@ -76,14 +104,29 @@ fn tree_names_damage_and_leaves_out_local_files() {
     let fixture = Fixture::new();
     learn(&fixture, "one");
     fixture.repository.write(crate::layout::FEATURES, "{");
-    let project = crate::Project::open(fixture.repository.path(), fixture.project.environment().clone());
+    let project = crate::Project::open(
+        fixture.repository.path(),
+        fixture.project.environment().clone(),
+    );
     let project = project.unwrap().unwrap().reading();
     let all = tree(&project, &wanted(100, None)).unwrap().items;
-    assert!(all.iter().all(|file| !file.path.starts_with(crate::layout::LOCAL)), "{all:?}");
-    let of = |path: &str| all.iter().find(|file| file.path == path).unwrap_or_else(|| panic!("{path}: {all:?}"));
-    let is_learned = |path: &str| path.starts_with(crate::layout::KNOWLEDGE_ENTRIES) && path.ends_with(".json");
+    assert!(
+        all.iter()
+            .all(|file| !file.path.starts_with(crate::layout::LOCAL)),
+        "{all:?}"
+    );
+    let of = |path: &str| {
+        all.iter()
+            .find(|file| file.path == path)
+            .unwrap_or_else(|| panic!("{path}: {all:?}"))
+    };
+    let is_learned =
+        |path: &str| path.starts_with(crate::layout::KNOWLEDGE_ENTRIES) && path.ends_with(".json");
     let knowledge = all.iter().find(|file| is_learned(&file.path)).unwrap();
-    assert_eq!((knowledge.folder.as_deref(), knowledge.colour.as_deref()), (Some("long-term"), Some("#4CAF50")));
+    assert_eq!(
+        (knowledge.folder.as_deref(), knowledge.colour.as_deref()),
+        (Some("long-term"), Some("#4CAF50"))
+    );
     assert!(knowledge.etag.is_some() && knowledge.damage.is_none());
     let features = of(crate::layout::FEATURES);
     assert!(features.damage.is_some() && features.last_entry_at.is_none());
@@ -93,29 +136,62 @@ fn tree_names_damage_and_leaves_out_local_files() {
 fn difference_runs_no_program_of_the_settings() {
     let fixture = Fixture::new();
     fixture.repository.write("a.txt", "one\n");
-    fixture.repository.write(".gitattributes", "*.txt diff=evil\n");
+    fixture
+        .repository
+        .write(".gitattributes", "*.txt diff=evil\n");
     let commit = fixture.repository.commit("first");
     fixture.repository.run(&["config", "user.name", "Ann"]);
-    fixture.repository.run(&["config", "user.email", "ann@example.com"]);
+    fixture
+        .repository
+        .run(&["config", "user.email", "ann@example.com"]);
     for name in ["diff.evil.command", "diff.evil.textconv", "diff.external"] {
         fixture.repository.run(&["config", name, "touch ran; cat"]);
     }
-    let made = crate::checkpoints::Checkpoints::new(&fixture.project).create(&crate::checkpoints::Create {
-        key: Some("SX9-1".to_owned()),
-        message: Some("a checkpoint".to_owned()),
-        verify: vec!["true".to_owned()],
-        ..Default::default()
-    });
-    let name = made.unwrap().tag.trim_start_matches("checkpoint/").to_owned();
+    let made = crate::checkpoints::Checkpoints::new(&fixture.project).create(
+        &crate::checkpoints::Create {
+            key: Some("SX9-1".to_owned()),
+            message: Some("a checkpoint".to_owned()),
+            verify: vec!["true".to_owned()],
+            ..Default::default()
+        },
+    );
+    let name = made
+        .unwrap()
+        .tag
+        .trim_start_matches("checkpoint/")
+        .to_owned();
     let key = |word: &str| format!("-----{word} {} KEY-----", "PRIVATE");
-    fixture.repository.write("a.txt", format!("two\n{}\nMIIsecret\n{}\n", key("BEGIN"), key("END")));
+    fixture.repository.write(
+        "a.txt",
+        format!("two\n{}\nMIIsecret\n{}\n", key("BEGIN"), key("END")),
+    );
     fixture.repository.write("new.txt", "new\n");
     let seen = diff(&fixture.project, &name, None).unwrap();
     assert_eq!(seen.commit, commit.as_str());
-    assert_eq!(seen.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["a.txt", "new.txt"]);
-    assert!(seen.text.contains("-one\n+two\n") && !seen.truncated, "{}", seen.text);
-    assert!(!seen.text.contains("MIIsecret"), "a credential is left out: {}", seen.text);
+    assert_eq!(
+        seen.files
+            .iter()
+            .map(|file| file.path.as_str())
+            .collect::<Vec<_>>(),
+        ["a.txt", "new.txt"]
+    );
+    assert!(
+        seen.text.contains("-one\n+two\n") && !seen.truncated,
+        "{}",
+        seen.text
+    );
+    assert!(
+        !seen.text.contains("MIIsecret"),
+        "a credential is left out: {}",
+        seen.text
+    );
     assert!(!fixture.has("ran"));
-    assert_eq!(diff(&fixture.project, &name, Some("new.txt")).unwrap().files.len(), 1);
+    assert_eq!(
+        diff(&fixture.project, &name, Some("new.txt"))
+            .unwrap()
+            .files
+            .len(),
+        1
+    );
     assert!(diff(&fixture.project, "SX9-9-v1", None).is_err());
 }

@@ -24,7 +24,8 @@ const MOST: usize = 20_000;
 pub struct TreeFile {
     /// Its path, below the root.
     pub path: String,
-    /// The folder it belongs to: `long-term`, `short-term`, `artifacts`, `linear`, `git`. None for other files.
+    /// The folder it belongs to: `long-term`, `short-term`, `artifacts`, `linear`, `git`. None for
+    /// other files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
     /// The colour of that folder. It says nothing about health.
@@ -52,13 +53,20 @@ pub struct TreeFile {
 pub fn tree(project: &Project, wanted: &Wanted) -> Result<Part<TreeFile>> {
     let mut all = Vec::new();
     gather(project, FORGE, &mut all)?;
-    let mut damage: HashMap<String, Damaged> =
-        damaged_files(project)?.into_iter().map(|damaged| (damaged.path.clone(), damaged)).collect();
+    let mut damage: HashMap<String, Damaged> = damaged_files(project)?
+        .into_iter()
+        .map(|damaged| (damaged.path.clone(), damaged))
+        .collect();
     // A file that was lost is damaged and not there.
     for path in damage.keys().filter(|path| !path.starts_with(LOCAL)) {
         if !all.iter().any(|(known, _)| known == path) {
             let name = path.rsplit('/').next().unwrap_or(path).to_owned();
-            let lost = FolderEntry { name, folder: false, bytes: 0, modified: project.environment().now() };
+            let lost = FolderEntry {
+                name,
+                folder: false,
+                bytes: 0,
+                modified: project.environment().now(),
+            };
             all.push((path.clone(), lost));
         }
     }
@@ -68,7 +76,11 @@ pub fn tree(project: &Project, wanted: &Wanted) -> Result<Part<TreeFile>> {
         let damage = damage.remove(&path);
         describe(project, path, &entry, damage)
     };
-    Ok(Part { items: items.into_iter().map(shown).collect(), total, next })
+    Ok(Part {
+        items: items.into_iter().map(shown).collect(),
+        total,
+        next,
+    })
 }
 
 fn gather(project: &Project, folder: &str, all: &mut Vec<(String, FolderEntry)>) -> Result<()> {
@@ -86,7 +98,12 @@ fn gather(project: &Project, folder: &str, all: &mut Vec<(String, FolderEntry)>)
     Ok(())
 }
 
-fn describe(project: &Project, path: String, entry: &FolderEntry, damage: Option<Damaged>) -> TreeFile {
+fn describe(
+    project: &Project,
+    path: String,
+    entry: &FolderEntry,
+    damage: Option<Damaged>,
+) -> TreeFile {
     let bytes = project.files().read(&path).ok().flatten();
     let folder = folder_of(&path);
     TreeFile {
@@ -112,7 +129,14 @@ fn folder_of(path: &str) -> Option<(&'static str, &'static str)> {
 fn last_entry(project: &Project, path: &str) -> Option<Time> {
     match path {
         PROGRESS => Progress::new(project).read().ok()??.entries.last()?.at,
-        _ if path.starts_with(ISSUES) => project.files().load_at::<Issue>(path).ok()??.value.updated_at,
+        _ if path.starts_with(ISSUES) => {
+            project
+                .files()
+                .load_at::<Issue>(path)
+                .ok()??
+                .value
+                .updated_at
+        }
         _ => None,
     }
 }
@@ -124,10 +148,28 @@ mod tests {
 
     #[test]
     fn files_have_the_colour_of_their_folder() {
-        assert_eq!(folder_of(crate::layout::KNOWLEDGE), Some(("long-term", "#4CAF50")));
-        assert_eq!(folder_of(&format!("{SHORT_TERM}/focus.json")), Some(("short-term", "#2196F3")));
-        assert_eq!(folder_of(&format!("{ARTIFACTS}/docs/note.md")), Some(("artifacts", "#9C27B0")));
-        assert_eq!(folder_of(".forge/git/branches.json"), Some(("git", "#607D8B")));
-        assert_eq!((folder_of(".forge/config.toml"), folder_of(".forge/skills/a/skill.toml")), (None, None));
+        assert_eq!(
+            folder_of(crate::layout::KNOWLEDGE),
+            Some(("long-term", "#4CAF50"))
+        );
+        assert_eq!(
+            folder_of(&format!("{SHORT_TERM}/focus.json")),
+            Some(("short-term", "#2196F3"))
+        );
+        assert_eq!(
+            folder_of(&format!("{ARTIFACTS}/docs/note.md")),
+            Some(("artifacts", "#9C27B0"))
+        );
+        assert_eq!(
+            folder_of(".forge/git/branches.json"),
+            Some(("git", "#607D8B"))
+        );
+        assert_eq!(
+            (
+                folder_of(".forge/config.toml"),
+                folder_of(".forge/skills/a/skill.toml")
+            ),
+            (None, None)
+        );
     }
 }

@@ -24,7 +24,8 @@ pub struct Short {
     pub learned: Vec<String>,
     /// Whether it closes the issue in the tracker when it is merged.
     pub closes: bool,
-    /// Files and folders. Default: what is staged, else the changed files of the focus, else all changed files.
+    /// Files and folders. Default: what is staged, else the changed files of the focus, else all
+    /// changed files.
     pub paths: Vec<String>,
 }
 
@@ -61,12 +62,26 @@ impl Work<'_> {
             return Err(no_key());
         }
         let (paths, left) = self.files(&project.git()?.status()?, &short.paths)?;
-        let subject = short.what.trim().trim_end_matches('.').trim_end().to_owned();
-        let why = match short.why.as_deref().map(str::trim).filter(|why| !why.is_empty()) {
+        let subject = short
+            .what
+            .trim()
+            .trim_end_matches('.')
+            .trim_end()
+            .to_owned();
+        let why = match short
+            .why
+            .as_deref()
+            .map(str::trim)
+            .filter(|why| !why.is_empty())
+        {
             Some(why) => why.to_owned(),
             None => self.why(key.as_deref())?.unwrap_or_else(|| subject.clone()),
         };
-        let what = if short.more.is_empty() { vec![subject.clone()] } else { short.more.clone() };
+        let what = if short.more.is_empty() {
+            vec![subject.clone()]
+        } else {
+            short.more.clone()
+        };
         let new = NewCommit {
             session_commit: key.is_none(),
             key: key.clone(),
@@ -80,7 +95,13 @@ impl Work<'_> {
         };
         let origin = Commits::new(project).origin(&session.id, &session.uuid)?;
         let commit = Commits::new(project).create(&new, &origin)?;
-        Ok(ShortCommit { key, paths, left, why, commit })
+        Ok(ShortCommit {
+            key,
+            paths,
+            left,
+            why,
+            commit,
+        })
     }
 
     /// Returns why work is done on an issue: its title.
@@ -96,36 +117,55 @@ impl Work<'_> {
     }
 
     /// Returns the files to stage, and the changed files that are left.
-    pub(super) fn files(&self, status: &Status, named: &[String]) -> Result<(Vec<String>, Vec<String>)> {
+    pub(super) fn files(
+        &self,
+        status: &Status,
+        named: &[String],
+    ) -> Result<(Vec<String>, Vec<String>)> {
         let git = self.project.git()?;
-        let mut changed: Vec<String> =
-            status.outside(git.memory()).filter_map(|path| git.in_project(path)).map(str::to_owned).collect();
+        let mut changed: Vec<String> = status
+            .outside(git.memory())
+            .filter_map(|path| git.in_project(path))
+            .map(str::to_owned)
+            .collect();
         changed.sort();
         let below = |path: &str, all: &[String]| {
             all.iter().any(|one| {
                 let one = one.trim_end_matches('/');
-                path.strip_prefix(one).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                path.strip_prefix(one)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             })
         };
         let part = |wanted: &[String]| -> (Vec<String>, Vec<String>) {
-            changed.iter().cloned().partition(|path| below(path, wanted))
+            changed
+                .iter()
+                .cloned()
+                .partition(|path| below(path, wanted))
         };
         if !named.is_empty() {
             return Ok((named.to_vec(), part(named).1));
         }
         if status.staged().any(|path| !git.is_memory(path.as_bytes())) {
             let staged: Vec<&str> = status.staged().collect();
-            let left = changed.into_iter().filter(|path| !staged.contains(&path.as_str())).collect();
+            let left = changed
+                .into_iter()
+                .filter(|path| !staged.contains(&path.as_str()))
+                .collect();
             return Ok((Vec::new(), left));
         }
         let (focused, rest) = part(&self.focus()?.files);
-        Ok(if focused.is_empty() { (rest, Vec::new()) } else { (focused, rest) })
+        Ok(if focused.is_empty() {
+            (rest, Vec::new())
+        } else {
+            (focused, rest)
+        })
     }
 }
 
 /// Returns the error of a commit whose issue is not known.
 pub fn no_key() -> Error {
-    let message = "a commit needs the key of its issue, and neither the focus nor the branch has one";
+    let message =
+        "a commit needs the key of its issue, and neither the focus nor the branch has one";
     Error::new(Category::Usage, "E_USAGE", message)
         .hint("start an issue with `helmdeck forge start KEY`, or name one with --key")
         .next("helmdeck forge ready")

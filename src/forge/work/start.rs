@@ -66,7 +66,8 @@ pub(super) enum Target {
 impl Work<'_> {
     /// Starts work: a session, the focus on an issue or a feature, and its branch.
     ///
-    /// A feature gets an issue if it has none, so that its commits have a key. In an active session the focus moves.
+    /// A feature gets an issue if it has none, so that its commits have a key. In an active session
+    /// the focus moves.
     ///
     /// # Errors
     /// `NotFound` for an unknown issue or feature; as [`Sessions::start`] and `Issues::start`.
@@ -76,7 +77,10 @@ impl Work<'_> {
             // This ends a pause whose reason is gone, and reports any other.
             Sessions::new(project).start(&start.session)?;
         }
-        let wish = StartIssue { branch: start.branch.clone(), no_branch: start.no_branch };
+        let wish = StartIssue {
+            branch: start.branch.clone(),
+            no_branch: start.no_branch,
+        };
         // A wrong name starts no session.
         let target = self.target(start.what.as_deref())?;
         let mut switched = None;
@@ -108,9 +112,9 @@ impl Work<'_> {
         Work::new(&inside).begin(target, &wish, &mut started)?;
         let environment = project.environment();
         let is_nameless = environment.session.is_none() && environment.agent == AGENT;
-        if let Some(key) =
-            before.filter(|key| started.again && is_nameless && started.focus.linear_issue.as_ref() != Some(key))
-        {
+        if let Some(key) = before.filter(|key| {
+            started.again && is_nameless && started.focus.linear_issue.as_ref() != Some(key)
+        }) {
             started.warnings.push(format!(
                 "{key} was the focus of {}; if somebody else works on it, give each of you a name (--agent or HELMDECK_FORGE_AGENT) and \
                  begin beside it (--join)",
@@ -149,13 +153,23 @@ impl Work<'_> {
         }
         if let Some(id) = &feature {
             let file = Features::new(project).read()?;
-            let found = file.get(id).ok_or_else(|| crate::features::unknown(id))?.clone();
+            let found = file
+                .get(id)
+                .ok_or_else(|| crate::features::unknown(id))?
+                .clone();
             let task = started.issue.is_none().then(|| found.name.clone());
-            let set = SetFocus { task, feature_id: Some(id.clone()), ..SetFocus::default() };
+            let set = SetFocus {
+                task,
+                feature_id: Some(id.clone()),
+                ..SetFocus::default()
+            };
             Sessions::new(project).set_focus(&set)?;
             let begin = matches!(found.status, Status::NotImplemented | Status::Failing);
             started.feature = Some(if begin {
-                let edit = Edit { status: Some(Status::InProgress), ..Edit::default() };
+                let edit = Edit {
+                    status: Some(Status::InProgress),
+                    ..Edit::default()
+                };
                 Features::new(project).set(id, &edit, None)?.feature
             } else {
                 found
@@ -167,7 +181,9 @@ impl Work<'_> {
 
     /// Finds what a word names.
     pub(super) fn target(&self, what: Option<&str>) -> Result<Target> {
-        let Some(what) = what.map(str::trim).filter(|what| !what.is_empty()) else { return Ok(Target::Any) };
+        let Some(what) = what.map(str::trim).filter(|what| !what.is_empty()) else {
+            return Ok(Target::Any);
+        };
         if is_key(what) && self.project.issues().show(what).is_ok() {
             return Ok(Target::Issue(what.to_owned(), None, false));
         }
@@ -180,24 +196,34 @@ impl Work<'_> {
             return Ok(Target::Issue(key, Some(what.to_owned()), new));
         }
         if what.contains(char::is_whitespace) {
-            let added = self.project.issues().add(&Add { title: what.to_owned(), ..Add::default() })?;
+            let added = self.project.issues().add(&Add {
+                title: what.to_owned(),
+                ..Add::default()
+            })?;
             return Ok(Target::Issue(added.issue.linear_id, None, true));
         }
-        crate::issues::check_key(what).ok().filter(|()| !is_id(what)).map_or_else(
-            || {
-                let message = format!("{what} is neither an open issue nor a feature");
-                Err(Error::new(Category::NotFound, "E_NOT_FOUND", message)
-                    .hint("a new issue has a title of several words")
-                    .next("helmdeck forge ready"))
-            },
-            |()| self.project.issues().show(what).map(|_| Target::Any),
-        )
+        crate::issues::check_key(what)
+            .ok()
+            .filter(|()| !is_id(what))
+            .map_or_else(
+                || {
+                    let message = format!("{what} is neither an open issue nor a feature");
+                    Err(Error::new(Category::NotFound, "E_NOT_FOUND", message)
+                        .hint("a new issue has a title of several words")
+                        .next("helmdeck forge ready"))
+                },
+                |()| self.project.issues().show(what).map(|_| Target::Any),
+            )
     }
 
     /// Returns the open issue of a feature, and whether it was made now.
     fn issue_of(&self, id: &str) -> Result<(String, bool)> {
         let issues = self.project.issues();
-        let there = issues.read()?.issues.into_iter().find(|issue| issue.features.iter().any(|other| other == id));
+        let there = issues
+            .read()?
+            .issues
+            .into_iter()
+            .find(|issue| issue.features.iter().any(|other| other == id));
         if let Some(issue) = there {
             return Ok((issue.linear_id, false));
         }
@@ -216,7 +242,11 @@ impl Work<'_> {
     /// Returns the first of some features that does not work, or else the first.
     fn first_broken(&self, ids: &[String]) -> Option<String> {
         let file = Features::new(self.project).read().ok()?;
-        let open = ids.iter().find(|id| file.get(id).is_some_and(|feature| feature.status != Status::Passing));
-        open.or_else(|| ids.iter().find(|id| file.get(id).is_some())).cloned()
+        let open = ids.iter().find(|id| {
+            file.get(id)
+                .is_some_and(|feature| feature.status != Status::Passing)
+        });
+        open.or_else(|| ids.iter().find(|id| file.get(id).is_some()))
+            .cloned()
     }
 }

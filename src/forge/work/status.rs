@@ -37,7 +37,8 @@ pub struct Status {
     pub changed: Option<ChangedFiles>,
     /// Number of issues by standing.
     pub issues: Counts,
-    /// What the sync with the tracker could not do; `null` if nothing is open, or there is no tracker.
+    /// What the sync with the tracker could not do; `null` if nothing is open, or there is no
+    /// tracker.
     pub tracker: Option<TrackerTrouble>,
     /// Number of features by standing.
     pub features: crate::features::Counts,
@@ -85,10 +86,13 @@ impl Work<'_> {
             None => None,
         };
         let listed = Features::new(project).list()?;
-        let feature = focus
-            .feature_id
-            .as_ref()
-            .and_then(|id| listed.features.iter().find(|item| item.feature.id == *id).cloned());
+        let feature = focus.feature_id.as_ref().and_then(|id| {
+            listed
+                .features
+                .iter()
+                .find(|item| item.feature.id == *id)
+                .cloned()
+        });
         let (mut branch, mut changed) = (None, None);
         if let Some(git) = project.repository()? {
             branch = git.branch()?;
@@ -119,18 +123,25 @@ impl Work<'_> {
         Ok(status)
     }
 
-    /// Returns what the sync could not do. What cannot be read counts as nothing: `health` and `doctor` report it.
+    /// Returns what the sync could not do. What cannot be read counts as nothing: `health` and
+    /// `doctor` report it.
     fn tracker_trouble(&self) -> Option<TrackerTrouble> {
         if self.project.config().linear.mode != LinearMode::Live {
             return None;
         }
         let files = self.project.files().reading();
         let outbox = Outbox::read(&files).unwrap_or_default();
-        let state = files.load::<SyncState>().ok().flatten().map(|loaded| loaded.value);
+        let state = files
+            .load::<SyncState>()
+            .ok()
+            .flatten()
+            .map(|loaded| loaded.value);
         let trouble = TrackerTrouble {
             outbox_failed: outbox.failed().count(),
             conflicts: state.as_ref().map_or(0, |state| state.conflicts.len()),
-            pull_failed: state.and_then(|state| state.failure).map(|failure| failure.since),
+            pull_failed: state
+                .and_then(|state| state.failure)
+                .map(|failure| failure.since),
         };
         Some(trouble).filter(|trouble| *trouble != TrackerTrouble::default())
     }
@@ -138,13 +149,24 @@ impl Work<'_> {
 
 /// Returns the command to run next.
 fn next(status: &Status) -> &'static str {
-    let dirty = status.changed.as_ref().is_some_and(|changed| changed.count > 0);
-    let works = status.feature.as_ref().is_none_or(|item| item.standing.counts());
+    let dirty = status
+        .changed
+        .as_ref()
+        .is_some_and(|changed| changed.count > 0);
+    let works = status
+        .feature
+        .as_ref()
+        .is_none_or(|item| item.standing.counts());
     if status.paused.is_some() {
         "helmdeck forge recover assess"
     } else if status.session.is_none() || status.focus.task.is_none() {
-        let is_planned = status.issues.open > 0 || status.features.passing < status.features.counted;
-        if is_planned { "helmdeck forge start" } else { "helmdeck forge start \"what you work on\"" }
+        let is_planned =
+            status.issues.open > 0 || status.features.passing < status.features.counted;
+        if is_planned {
+            "helmdeck forge start"
+        } else {
+            "helmdeck forge start \"what you work on\""
+        }
     } else if dirty && !works {
         "helmdeck forge verify"
     } else if dirty && status.feature.is_some() {

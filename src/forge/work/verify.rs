@@ -33,7 +33,8 @@ pub struct Verification {
 }
 
 impl Work<'_> {
-    /// Runs the tests of features and stores the results; without names, it also runs the checks of the invariants.
+    /// Runs the tests of features and stores the results; without names, it also runs the checks of
+    /// the invariants.
     ///
     /// # Errors
     /// `Usage` if the focus has no feature; as [`Features::verify`] and [`invariants::check`].
@@ -45,9 +46,17 @@ impl Work<'_> {
             Verify { ids, .. } => Which::Named(ids.clone()),
         };
         let features = Features::new(self.project).verify_each(&which)?;
-        let invariants = if verify.ids.is_empty() { Some(invariants::check(self.project)?) } else { None };
+        let invariants = if verify.ids.is_empty() {
+            Some(invariants::check(self.project)?)
+        } else {
+            None
+        };
         let holds = invariants.as_ref().is_none_or(|checked| checked.holds);
         let invariants = invariants.filter(|checked| checked.checked > 0);
-        Ok(Verification { passed: holds && features.iter().all(|feature| feature.passed), features, invariants })
+        Ok(Verification {
+            passed: holds && features.iter().all(|feature| feature.passed),
+            features,
+            invariants,
+        })
     }
 }

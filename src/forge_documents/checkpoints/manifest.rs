@@ -1,7 +1,7 @@
 //! Manifest of a checkpoint.
 //!
-//! There are two copies: the message of the tag is the source of truth, and a file mirrors it. A file about a commit
-//! cannot be in that commit.
+//! There are two copies: the message of the tag is the source of truth, and a file mirrors it. A
+//! file about a commit cannot be in that commit.
 
 use std::collections::BTreeMap;
 
@@ -44,10 +44,12 @@ pub struct Manifest {
     /// The tree of the commit without `.forge/`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code_tree: Option<String>,
-    /// The id of the patch of the commit, without `.forge/`. A rebase, an amended message and a cherry-pick keep it.
+    /// The id of the patch of the commit, without `.forge/`. A rebase, an amended message and a
+    /// cherry-pick keep it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch_id: Option<String>,
-    /// The id of the patch of the whole branch, since it left the default branch. A squash keeps it.
+    /// The id of the patch of the whole branch, since it left the default branch. A squash keeps
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch_patch_id: Option<String>,
     /// The branch on which it was made.
@@ -59,7 +61,8 @@ pub struct Manifest {
     /// The commands that were run, with their results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Check>,
-    /// The passes of features on exactly this code. They are evidence, as a report of a verification is.
+    /// The passes of features on exactly this code. They are evidence, as a report of a
+    /// verification is.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub passes: BTreeMap<String, FeaturePass>,
     /// How many features there were.
@@ -106,8 +109,9 @@ pub struct Check {
 impl Manifest {
     /// Says whether the manifest proves that a rollback to it is safe.
     ///
-    /// `can_rollback_to` must be set, all named checks must have succeeded, and the manifest must name the commit and
-    /// code tree on which they ran. `can_rollback_to` alone, set by a person, proves nothing.
+    /// `can_rollback_to` must be set, all named checks must have succeeded, and the manifest must
+    /// name the commit and code tree on which they ran. `can_rollback_to` alone, set by a person,
+    /// proves nothing.
     #[must_use]
     pub fn proven(&self) -> bool {
         self.can_rollback_to
@@ -129,26 +133,41 @@ impl Manifest {
     /// What is wrong, in words.
     pub fn validate(&self) -> Result<(), String> {
         if super::Name::of_tag(&self.tag).is_none() {
-            return Err(format!("\"tag\" is {:?}, and should be like \"checkpoint/SX9-123-v1\"", self.tag));
+            return Err(format!(
+                "\"tag\" is {:?}, and should be like \"checkpoint/SX9-123-v1\"",
+                self.tag
+            ));
         }
         let hex = self.commit.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !hex || !(7..=64).contains(&self.commit.len()) {
-            return Err(format!("\"commit\" is {:?}, and should be 7 to 64 hexadecimal digits", self.commit));
+            return Err(format!(
+                "\"commit\" is {:?}, and should be 7 to 64 hexadecimal digits",
+                self.commit
+            ));
         }
         Ok(())
     }
 
     /// Writes the message of the tag: a text for people, then the manifest.
     ///
-    /// No line of it is one that git would take for a comment or a signature, and none is empty, so it
-    /// outlives every way in which git tidies messages.
+    /// No line of it is one that git would take for a comment or a signature, and none is empty, so
+    /// it outlives every way in which git tidies messages.
     ///
     /// # Errors
     /// The error of the JSON library.
     pub fn message(&self, text: &str) -> Result<String, serde_json::Error> {
-        let text: Vec<&str> = text.trim().lines().map(str::trim_end).filter(|line| *line != MARK).collect();
+        let text: Vec<&str> = text
+            .trim()
+            .lines()
+            .map(str::trim_end)
+            .filter(|line| *line != MARK)
+            .collect();
         let json = json::print(self)?;
-        Ok(format!("{}\n\n{MARK}\n{}", text.join("\n"), String::from_utf8_lossy(&json)))
+        Ok(format!(
+            "{}\n\n{MARK}\n{}",
+            text.join("\n"),
+            String::from_utf8_lossy(&json)
+        ))
     }
 
     /// Reads the manifest from the message of a tag.
@@ -159,7 +178,9 @@ impl Manifest {
     /// What is wrong with the manifest.
     pub fn of_message(message: &str) -> Result<Option<Self>, String> {
         if message.len() > LONGEST {
-            return Err(format!("the message of the tag is longer than {LONGEST} bytes"));
+            return Err(format!(
+                "the message of the tag is longer than {LONGEST} bytes"
+            ));
         }
         let mut at = None;
         let mut offset = 0;
@@ -169,7 +190,9 @@ impl Manifest {
                 at = Some(offset);
             }
         }
-        let Some(json) = at.and_then(|at| message.get(at..)) else { return Ok(None) };
+        let Some(json) = at.and_then(|at| message.get(at..)) else {
+            return Ok(None);
+        };
         // A signature may follow, so only the first value counts.
         let mut values = serde_json::Deserializer::from_str(json).into_iter::<Self>();
         let manifest = match values.next() {
@@ -199,14 +222,22 @@ mod tests {
         manifest.commit = "1".repeat(40);
         manifest.tree = Some("2".repeat(40));
         manifest.code_tree = Some("3".repeat(40));
-        manifest.checks = vec![Check { cmd: "cargo test".into(), exit: Some(0), ms: 12, other: Members::default() }];
+        manifest.checks = vec![Check {
+            cmd: "cargo test".into(),
+            exit: Some(0),
+            ms: 12,
+            other: Members::default(),
+        }];
         manifest
     }
 
     #[test]
     fn the_example_of_the_rfc_loads_and_saves_back_unchanged() {
         let manifest: Manifest = serde_json::from_str(RFC).unwrap();
-        assert_eq!(String::from_utf8(json::print(&manifest).unwrap()).unwrap(), RFC);
+        assert_eq!(
+            String::from_utf8(json::print(&manifest).unwrap()).unwrap(),
+            RFC
+        );
         manifest.validate().unwrap();
         assert!(manifest.names("abc1234def5678000000000000000000000000ff"));
         assert!(!manifest.names("abc1234def5679000000000000000000000000ff"));
@@ -215,7 +246,10 @@ mod tests {
     #[test]
     fn a_rollback_needs_checks_that_all_succeeded_and_not_only_a_flag() {
         let rfc: Manifest = serde_json::from_str(RFC).unwrap();
-        assert!(rfc.can_rollback_to && !rfc.proven(), "set by hand, without checks");
+        assert!(
+            rfc.can_rollback_to && !rfc.proven(),
+            "set by hand, without checks"
+        );
         assert!(whole().proven());
         let spoil: [fn(&mut Manifest); 6] = [
             |manifest| manifest.can_rollback_to = false,
@@ -235,10 +269,16 @@ mod tests {
     #[test]
     fn the_message_of_the_tag_holds_the_whole_manifest() {
         let manifest = whole();
-        let message = manifest.message("Working ATLAS-NATS connection\n\nmore\n").unwrap();
-        assert!(message.starts_with("Working ATLAS-NATS connection\n\nmore\n\nForge-Manifest:\n{\n"), "{message}");
+        let message = manifest
+            .message("Working ATLAS-NATS connection\n\nmore\n")
+            .unwrap();
+        assert!(
+            message.starts_with("Working ATLAS-NATS connection\n\nmore\n\nForge-Manifest:\n{\n"),
+            "{message}"
+        );
         assert_eq!(Manifest::of_message(&message).unwrap().unwrap(), manifest);
-        let signed = format!("{message}-----BEGIN PGP SIGNATURE-----\nabc\n-----END PGP SIGNATURE-----\n");
+        let signed =
+            format!("{message}-----BEGIN PGP SIGNATURE-----\nabc\n-----END PGP SIGNATURE-----\n");
         assert_eq!(Manifest::of_message(&signed).unwrap().unwrap(), manifest);
         let windows = message.replace('\n', "\r\n");
         assert_eq!(Manifest::of_message(&windows).unwrap().unwrap(), manifest);
@@ -249,7 +289,10 @@ mod tests {
 
     #[test]
     fn a_message_without_a_manifest_has_none_and_a_damaged_one_is_an_error() {
-        assert_eq!(Manifest::of_message("Working ATLAS-NATS connection\n"), Ok(None));
+        assert_eq!(
+            Manifest::of_message("Working ATLAS-NATS connection\n"),
+            Ok(None)
+        );
         assert_eq!(Manifest::of_message(""), Ok(None));
         let message = whole().message("x").unwrap();
         let mark = message.find(MARK).unwrap() + MARK.len() + 1;
@@ -267,6 +310,9 @@ mod tests {
             "  \"can_rollback_to\": true,\n  \"later\": {\n    \"b\": 1,\n    \"a\": null\n  }\n",
         );
         let manifest: Manifest = serde_json::from_str(&text).unwrap();
-        assert_eq!(String::from_utf8(json::print(&manifest).unwrap()).unwrap(), text);
+        assert_eq!(
+            String::from_utf8(json::print(&manifest).unwrap()).unwrap(),
+            text
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Name of a checkpoint: `<KEY>-v<N>`. It is the last part of its tag.
 //!
-//! The file of its manifest has the beginning of the commit as well, `<KEY>-v<N>-<8 HEX>.json`: two clones may give one name.
+//! The file of its manifest has the beginning of the commit as well, `<KEY>-v<N>-<8 HEX>.json`: two
+//! clones may give one name.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -40,7 +41,11 @@ impl Name {
     /// `Usage` if the key or the number is invalid.
     pub fn new(key: &str, number: u32) -> Result<Self> {
         if is_key(key) && (1..=LAST).contains(&number) {
-            return Ok(Self { key: key.to_owned(), number, mark: None });
+            return Ok(Self {
+                key: key.to_owned(),
+                number,
+                mark: None,
+            });
         }
         Err(Error::usage(format!(
             "{key:?} is no key of an issue: letters and digits in capitals, a hyphen, a number, like SX9-123"
@@ -58,16 +63,27 @@ impl Name {
             return None;
         }
         let (key, rest) = text.rsplit_once("-v")?;
-        let (number, mark) = rest.split_once('-').map_or((rest, None), |(number, mark)| (number, Some(mark)));
-        let is_hex = |mark: &str| mark.len() == MARK && mark.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        let (number, mark) = rest
+            .split_once('-')
+            .map_or((rest, None), |(number, mark)| (number, Some(mark)));
+        let is_hex = |mark: &str| {
+            mark.len() == MARK && mark.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        };
         if !mark.is_none_or(is_hex) {
             return None;
         }
-        if !is_key(key) || number.starts_with('0') || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        if !is_key(key)
+            || number.starts_with('0')
+            || !number.bytes().all(|byte| byte.is_ascii_digit())
+        {
             return None;
         }
         let number = number.parse().ok().filter(|number| *number <= LAST)?;
-        Some(Self { key: key.to_owned(), number, mark: mark.map(str::to_owned) })
+        Some(Self {
+            key: key.to_owned(),
+            number,
+            mark: mark.map(str::to_owned),
+        })
     }
 
     /// Parses a name that a caller passed.
@@ -75,30 +91,44 @@ impl Name {
     /// # Errors
     /// `Usage` if it is not the name of a checkpoint.
     pub fn asked(text: &str) -> Result<Self> {
-        Self::parse(text).ok_or_else(|| Error::usage(format!("{text:?} is no checkpoint: give it like SX9-123-v1")))
+        Self::parse(text).ok_or_else(|| {
+            Error::usage(format!(
+                "{text:?} is no checkpoint: give it like SX9-123-v1"
+            ))
+        })
     }
 
     /// Reads the tag of a checkpoint: what stands before its name, and the name.
     ///
-    /// The former is `checkpoint/`, with the project's folder if that is below the root of the repository.
+    /// The former is `checkpoint/`, with the project's folder if that is below the root of the
+    /// repository.
     #[must_use]
     pub fn of_tag(tag: &str) -> Option<(&str, Self)> {
         let name = tag.rfind('/')? + 1;
         let (prefix, name) = tag.split_at(name);
         let well_formed = prefix.starts_with(PREFIX) && !prefix.contains("//") && prefix.is_ascii();
-        Some((prefix, Self::parse(name).filter(|name| well_formed && name.mark.is_none())?))
+        Some((
+            prefix,
+            Self::parse(name).filter(|name| well_formed && name.mark.is_none())?,
+        ))
     }
 
     /// Returns the name with the beginning of a commit, in hex.
     #[must_use]
     pub fn at(&self, commit: &str) -> Self {
-        Self { mark: commit.get(..MARK).map(str::to_owned), ..self.clone() }
+        Self {
+            mark: commit.get(..MARK).map(str::to_owned),
+            ..self.clone()
+        }
     }
 
     /// Returns the name as tags have it.
     #[must_use]
     pub fn plain(&self) -> Self {
-        Self { mark: None, ..self.clone() }
+        Self {
+            mark: None,
+            ..self.clone()
+        }
     }
 
     /// Returns the path of its manifest, below the root.
@@ -111,7 +141,11 @@ impl Name {
     ///
     /// That is one more than the highest taken number, or the first free one if the last is taken.
     pub fn next<'a>(key: &str, taken: impl IntoIterator<Item = &'a Self>) -> Result<Self> {
-        let taken: BTreeSet<u32> = taken.into_iter().filter(|name| name.key == key).map(|name| name.number).collect();
+        let taken: BTreeSet<u32> = taken
+            .into_iter()
+            .filter(|name| name.key == key)
+            .map(|name| name.number)
+            .collect();
         let after = taken.last().map_or(1, |last| last.saturating_add(1));
         let first = || (1..LAST).find(|free| !taken.contains(free)).unwrap_or(LAST);
         Self::new(key, if after <= LAST { after } else { first() })
@@ -136,30 +170,64 @@ mod tests {
 
     #[test]
     fn a_name_is_read_with_or_without_what_stands_before_it() {
-        for text in ["SX9-123-v1", "checkpoint/SX9-123-v1", "refs/tags/checkpoint/SX9-123-v1"] {
-            assert_eq!(Name::parse(text), Some(Name { key: "SX9-123".into(), number: 1, mark: None }), "{text}");
+        for text in [
+            "SX9-123-v1",
+            "checkpoint/SX9-123-v1",
+            "refs/tags/checkpoint/SX9-123-v1",
+        ] {
+            assert_eq!(
+                Name::parse(text),
+                Some(Name {
+                    key: "SX9-123".into(),
+                    number: 1,
+                    mark: None
+                }),
+                "{text}"
+            );
         }
-        assert_eq!(Name::of_tag("checkpoint/session-v12"), Some(("checkpoint/", Name::parse("session-v12").unwrap())));
+        assert_eq!(
+            Name::of_tag("checkpoint/session-v12"),
+            Some(("checkpoint/", Name::parse("session-v12").unwrap()))
+        );
         assert_eq!(
             Name::of_tag("checkpoint/a/b%20c/A-1-v1"),
             Some(("checkpoint/a/b%20c/", Name::parse("A-1-v1").unwrap()))
         );
-        for no in ["A-1-v1", "release/A-1-v1", "checkpoint/../x", "checkpoint//A-1-v1", "checkpoint/a"] {
+        for no in [
+            "A-1-v1",
+            "release/A-1-v1",
+            "checkpoint/../x",
+            "checkpoint//A-1-v1",
+            "checkpoint/a",
+        ] {
             assert_eq!(Name::of_tag(no), None, "{no}");
         }
         let name = Name::parse("SX9-123-v1").unwrap();
         let marked = name.at("0123456789abcdef");
-        assert_eq!(marked.path(), ".forge/git/checkpoints/SX9-123-v1-01234567.json");
-        assert_eq!((Name::parse("SX9-123-v1-01234567"), marked.plain()), (Some(marked), name));
+        assert_eq!(
+            marked.path(),
+            ".forge/git/checkpoints/SX9-123-v1-01234567.json"
+        );
+        assert_eq!(
+            (Name::parse("SX9-123-v1-01234567"), marked.plain()),
+            (Some(marked), name)
+        );
         assert_eq!(Name::of_tag("checkpoint/SX9-123-v1-01234567"), None);
     }
 
     #[test]
     fn no_tag_that_somebody_made_up_is_the_last() {
         for made_up in ["999999", "1000000", "4294967295"] {
-            let tags = [format!("checkpoint/SX9-1-v{made_up}"), "checkpoint/SX9-1-v1".to_owned()];
+            let tags = [
+                format!("checkpoint/SX9-1-v{made_up}"),
+                "checkpoint/SX9-1-v1".to_owned(),
+            ];
             let taken: Vec<_> = tags.iter().filter_map(|tag| Name::parse(tag)).collect();
-            assert_eq!(Name::next("SX9-1", &taken).unwrap().to_string(), "SX9-1-v2", "{made_up}");
+            assert_eq!(
+                Name::next("SX9-1", &taken).unwrap().to_string(),
+                "SX9-1-v2",
+                "{made_up}"
+            );
         }
     }
 
@@ -196,7 +264,10 @@ mod tests {
 
     #[test]
     fn the_next_number_is_one_more_than_the_highest_of_that_key() {
-        let taken: Vec<_> = ["A-1-v1", "A-1-v7", "A-2-v9"].iter().filter_map(|text| Name::parse(text)).collect();
+        let taken: Vec<_> = ["A-1-v1", "A-1-v7", "A-2-v9"]
+            .iter()
+            .filter_map(|text| Name::parse(text))
+            .collect();
         assert_eq!(Name::next("A-1", &taken).unwrap().to_string(), "A-1-v8");
         assert_eq!(Name::next("A-3", &taken).unwrap().to_string(), "A-3-v1");
     }

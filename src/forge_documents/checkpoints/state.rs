@@ -5,11 +5,14 @@ use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
 /// State of a checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum State {
-    /// A commit of this branch is the checkpoint: its own one, or another one with the same code or the same changes.
+    /// A commit of this branch is the checkpoint: its own one, or another one with the same code or
+    /// the same changes.
     Ok,
     /// The tag names another commit than the manifest.
     TagMoved,
@@ -23,8 +26,13 @@ pub enum State {
 
 impl State {
     /// Every state.
-    pub const ALL: [Self; 5] =
-        [Self::Ok, Self::TagMoved, Self::CommitMissing, Self::NotAncestor, Self::ManifestCorrupt];
+    pub const ALL: [Self; 5] = [
+        Self::Ok,
+        Self::TagMoved,
+        Self::CommitMissing,
+        Self::NotAncestor,
+        Self::ManifestCorrupt,
+    ];
 
     /// Returns the word in reports.
     #[must_use]

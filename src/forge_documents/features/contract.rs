@@ -51,23 +51,40 @@ pub fn differences(agreed: &FeaturesFile, now: &FeaturesFile) -> Vec<Difference>
     let mut all = Vec::new();
     for before in &agreed.features {
         let mut add = |change: Change, was: String, is: String| {
-            all.push(Difference { id: before.id.clone(), change, before: was, after: is });
+            all.push(Difference {
+                id: before.id.clone(),
+                change,
+                before: was,
+                after: is,
+            });
         };
         let Some(after) = now.get(&before.id) else {
             add(Change::Removed, before.name.clone(), String::new());
             continue;
         };
-        let lost: Vec<&str> =
-            before.tests().iter().filter(|test| !after.tests().contains(test)).map(String::as_str).collect();
+        let lost: Vec<&str> = before
+            .tests()
+            .iter()
+            .filter(|test| !after.tests().contains(test))
+            .map(String::as_str)
+            .collect();
         if !lost.is_empty() {
-            add(Change::TestsShrunk, lost.join(", "), after.tests().join(", "));
+            add(
+                Change::TestsShrunk,
+                lost.join(", "),
+                after.tests().join(", "),
+            );
         }
         if before.name != after.name {
             add(Change::Renamed, before.name.clone(), after.name.clone());
         }
         let steps = |feature: &Feature| feature.steps.clone().unwrap_or_default();
         if !steps(before).is_empty() && steps(before) != steps(after) {
-            add(Change::StepsChanged, steps(before).join("; "), steps(after).join("; "));
+            add(
+                Change::StepsChanged,
+                steps(before).join("; "),
+                steps(after).join("; "),
+            );
         }
     }
     all
@@ -78,7 +95,8 @@ mod tests {
     use super::*;
 
     fn file() -> FeaturesFile {
-        let mut file: FeaturesFile = serde_json::from_str(include_str!("../fixtures/features.json")).unwrap();
+        let mut file: FeaturesFile =
+            serde_json::from_str(include_str!("../fixtures/features.json")).unwrap();
         file.features[0].steps = Some(vec!["open it".into(), "see it".into()]);
         file
     }
@@ -86,17 +104,35 @@ mod tests {
     fn changes(change: impl FnOnce(&mut FeaturesFile)) -> Vec<Change> {
         let mut now = file();
         change(&mut now);
-        differences(&file(), &now).into_iter().map(|difference| difference.change).collect()
+        differences(&file(), &now)
+            .into_iter()
+            .map(|difference| difference.change)
+            .collect()
     }
 
     #[test]
     fn what_weakens_the_contract_is_a_difference() {
         assert_eq!(changes(|_| {}), []);
-        assert_eq!(changes(|file| drop(file.features.remove(0))), [Change::Removed]);
-        assert_eq!(changes(|file| file.features[0].tests = None), [Change::TestsShrunk]);
-        assert_eq!(changes(|file| file.features[0].tests = Some(vec!["x".into()])), [Change::TestsShrunk]);
-        assert_eq!(changes(|file| file.features[1].name.push('!')), [Change::Renamed]);
-        assert_eq!(changes(|file| drop(file.features[0].steps.take())), [Change::StepsChanged]);
+        assert_eq!(
+            changes(|file| drop(file.features.remove(0))),
+            [Change::Removed]
+        );
+        assert_eq!(
+            changes(|file| file.features[0].tests = None),
+            [Change::TestsShrunk]
+        );
+        assert_eq!(
+            changes(|file| file.features[0].tests = Some(vec!["x".into()])),
+            [Change::TestsShrunk]
+        );
+        assert_eq!(
+            changes(|file| file.features[1].name.push('!')),
+            [Change::Renamed]
+        );
+        assert_eq!(
+            changes(|file| drop(file.features[0].steps.take())),
+            [Change::StepsChanged]
+        );
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use helmdeck_forge_files::files::{Document, Entries, EntryFile, EntryPlace, Joined, StoredEntry, decode};
+use helmdeck_forge_files::files::{
+    Document, Entries, EntryFile, EntryPlace, Joined, StoredEntry, decode,
+};
 use helmdeck_forge_files::json::{Json, Members};
 use helmdeck_forge_files::layout::FEATURES_ENTRIES;
 use schemars::JsonSchema;
@@ -18,7 +20,8 @@ use crate::knowledge::id_of;
 pub enum FeatureEntry {
     /// A feature.
     Feature(Box<Feature>),
-    /// Anything else, in a document with that alone: the id of a removed feature, a change of the contract.
+    /// Anything else, in a document with that alone: the id of a removed feature, a change of the
+    /// contract.
     Part(FeaturesFile),
 }
 
@@ -31,17 +34,26 @@ impl Document for FeatureEntry {
 
     fn check(&self) -> Result<(), String> {
         match self {
-            Self::Feature(feature) if !is_id(&feature.id) => {
-                Err(format!("{:?} is no id: write it like FORGE-001", feature.id))
+            Self::Feature(feature) if !is_id(&feature.id) => Err(format!(
+                "{:?} is no id: write it like FORGE-001",
+                feature.id
+            )),
+            Self::Feature(feature) if feature.name.trim().is_empty() => {
+                Err(format!("{} has no name", feature.id))
             }
-            Self::Feature(feature) if feature.name.trim().is_empty() => Err(format!("{} has no name", feature.id)),
-            Self::Part(part) if !part.features.is_empty() => Err("expected one feature, without a list".to_owned()),
+            Self::Part(part) if !part.features.is_empty() => {
+                Err("expected one feature, without a list".to_owned())
+            }
             _ => Ok(()),
         }
     }
 
     fn parse(text: &str, tree: &Json) -> serde_json::Result<Self> {
-        let is_feature = |members: &Members| ["id", "name"].iter().any(|name| members.0.contains_key(*name));
+        let is_feature = |members: &Members| {
+            ["id", "name"]
+                .iter()
+                .any(|name| members.0.contains_key(*name))
+        };
         if !matches!(tree, Json::Object(members) if is_feature(members)) {
             return serde_json::from_str(text).map(Self::Part);
         }
@@ -66,9 +78,16 @@ impl FeatureEntry {
             }
             Self::Part(part) => part,
         };
-        let (key, name) = match (part.retired.first(), part.not_adopted.first(), part.amendments.first()) {
+        let (key, name) = match (
+            part.retired.first(),
+            part.not_adopted.first(),
+            part.amendments.first(),
+        ) {
             (Some(id), ..) => (id.clone(), (format!("{id}-removed"), false)),
-            (_, Some(name), _) => (format!("not adopted {name}"), ("not-adopted".to_owned(), true)),
+            (_, Some(name), _) => (
+                format!("not adopted {name}"),
+                ("not-adopted".to_owned(), true),
+            ),
             (_, _, Some(one)) => {
                 let name = format!("amendment-{}", slug(&one.reason).0);
                 (format!("amendment {} {}", one.at, one.reason), (name, true))
@@ -82,11 +101,19 @@ impl FeatureEntry {
 }
 
 /// How the features are kept.
-pub(super) const ENTRIES: Entries<FeaturesFile> = Entries { folder: FEATURES_ENTRIES, join, split };
+pub(super) const ENTRIES: Entries<FeaturesFile> = Entries {
+    folder: FEATURES_ENTRIES,
+    join,
+    split,
+};
 
 fn split(file: &FeaturesFile) -> Vec<StoredEntry> {
     let mut marked = file.clone();
-    for blockers in marked.features.iter_mut().filter_map(|feature| feature.blocked_by.as_mut()) {
+    for blockers in marked
+        .features
+        .iter_mut()
+        .filter_map(|feature| feature.blocked_by.as_mut())
+    {
         blockers.rename(|id| Some(file.reference(id)));
     }
     items(marked).iter().map(FeatureEntry::to_entry).collect()
@@ -94,29 +121,67 @@ fn split(file: &FeaturesFile) -> Vec<StoredEntry> {
 
 fn items(mut file: FeaturesFile) -> Vec<FeatureEntry> {
     let part = || FeaturesFile::skeleton();
-    let features = std::mem::take(&mut file.features).into_iter().map(|one| FeatureEntry::Feature(Box::new(one)));
-    let mut parts: Vec<_> = file.retired.into_iter().map(|id| FeaturesFile { retired: vec![id], ..part() }).collect();
-    parts.extend(file.not_adopted.into_iter().map(|name| FeaturesFile { not_adopted: vec![name], ..part() }));
-    parts.extend(file.amendments.into_iter().map(|one| FeaturesFile { amendments: vec![one], ..part() }));
+    let features = std::mem::take(&mut file.features)
+        .into_iter()
+        .map(|one| FeatureEntry::Feature(Box::new(one)));
+    let mut parts: Vec<_> = file
+        .retired
+        .into_iter()
+        .map(|id| FeaturesFile {
+            retired: vec![id],
+            ..part()
+        })
+        .collect();
+    parts.extend(file.not_adopted.into_iter().map(|name| FeaturesFile {
+        not_adopted: vec![name],
+        ..part()
+    }));
+    parts.extend(file.amendments.into_iter().map(|one| FeaturesFile {
+        amendments: vec![one],
+        ..part()
+    }));
     if !file.other.is_empty() {
-        parts.push(FeaturesFile { other: file.other, ..part() });
+        parts.push(FeaturesFile {
+            other: file.other,
+            ..part()
+        });
     }
-    features.chain(parts.into_iter().map(FeatureEntry::Part)).collect()
+    features
+        .chain(parts.into_iter().map(FeatureEntry::Part))
+        .collect()
 }
 
 /// Makes the document. Of two features with one id the later one gets the next number.
 fn join(files: &[EntryFile], foreign: Option<FeaturesFile>) -> Joined<FeaturesFile> {
-    let mut joined =
-        Joined { document: FeaturesFile::skeleton(), places: HashMap::new(), damaged: Vec::new(), spent: Vec::new() };
+    let mut joined = Joined {
+        document: FeaturesFile::skeleton(),
+        places: HashMap::new(),
+        damaged: Vec::new(),
+        spent: Vec::new(),
+    };
     let mut all = Vec::new();
-    for (at, file) in files.iter().enumerate().filter(|(_, file)| !file.is_markdown()) {
+    for (at, file) in files
+        .iter()
+        .enumerate()
+        .filter(|(_, file)| !file.is_markdown())
+    {
         match decode::<FeatureEntry>(&file.bytes) {
-            Ok((item, is_newer)) => all.push((Some(EntryPlace { file: at, is_newer, ..EntryPlace::default() }), item)),
+            Ok((item, is_newer)) => all.push((
+                Some(EntryPlace {
+                    file: at,
+                    is_newer,
+                    ..EntryPlace::default()
+                }),
+                item,
+            )),
             Err(why) => joined.damaged.push((at, why)),
         }
     }
     if let Some(mut foreign) = foreign {
-        joined.document.schema_version.clone_from(&foreign.schema_version);
+        joined
+            .document
+            .schema_version
+            .clone_from(&foreign.schema_version);
         foreign.keep_order();
         all.extend(items(foreign).into_iter().map(|item| (None, item)));
     }
@@ -138,7 +203,9 @@ fn join(files: &[EntryFile], foreign: Option<FeaturesFile>) -> Joined<FeaturesFi
             FeatureEntry::Feature(mut feature) => {
                 let title = id_of(std::iter::once(feature.name.as_str()));
                 match titles.get(&feature.id) {
-                    Some((other, mark)) if *other == title || mark.is_some() && *mark == feature.mark => {
+                    Some((other, mark))
+                        if *other == title || mark.is_some() && *mark == feature.mark =>
+                    {
                         // Its file changes, and goes, with the other one.
                         joined.places.entry(key).or_default().extend(place);
                         continue;
@@ -147,7 +214,10 @@ fn join(files: &[EntryFile], foreign: Option<FeaturesFile>) -> Joined<FeaturesFi
                         let next = next_id(&feature.id, &used);
                         used.insert(next.clone());
                         feature.renumber(next);
-                        place = place.map(|place| EntryPlace { is_renamed: true, ..place });
+                        place = place.map(|place| EntryPlace {
+                            is_renamed: true,
+                            ..place
+                        });
                     }
                     None => {}
                 }
@@ -157,8 +227,10 @@ fn join(files: &[EntryFile], foreign: Option<FeaturesFile>) -> Joined<FeaturesFi
                 id
             }
             FeatureEntry::Part(mut part) => {
-                part.retired.retain(|id| !titles.contains_key(id) && !file.retired.contains(id));
-                part.not_adopted.retain(|name| !file.not_adopted.contains(name));
+                part.retired
+                    .retain(|id| !titles.contains_key(id) && !file.retired.contains(id));
+                part.not_adopted
+                    .retain(|name| !file.not_adopted.contains(name));
                 part.amendments.retain(|one| !file.amendments.contains(one));
                 if part == FeaturesFile::skeleton() {
                     continue;
@@ -175,11 +247,22 @@ fn join(files: &[EntryFile], foreign: Option<FeaturesFile>) -> Joined<FeaturesFi
         }
     }
     let unresolved = joined.document.clone();
-    for blockers in joined.document.features.iter_mut().filter_map(|feature| feature.blocked_by.as_mut()) {
+    for blockers in joined
+        .document
+        .features
+        .iter_mut()
+        .filter_map(|feature| feature.blocked_by.as_mut())
+    {
         blockers.rename(|id| Some(unresolved.resolve(id)));
     }
-    joined.document.features.sort_by(|a, b| a.order().cmp(&b.order()));
-    joined.document.amendments.sort_by_key(|amendment| amendment.at);
+    joined
+        .document
+        .features
+        .sort_by(|a, b| a.order().cmp(&b.order()));
+    joined
+        .document
+        .amendments
+        .sort_by_key(|amendment| amendment.at);
     joined
 }
 
@@ -192,7 +275,8 @@ impl Feature {
 
     /// Gives it another id.
     ///
-    /// Evidence that it works is dropped, because it names the old id, and `passing` becomes `failing`.
+    /// Evidence that it works is dropped, because it names the old id, and `passing` becomes
+    /// `failing`.
     fn renumber(&mut self, id: String) {
         if let Some(blockers) = &mut self.blocked_by {
             blockers.rename(|name| (name == self.id).then(|| id.clone()));
@@ -219,7 +303,10 @@ impl FeaturesFile {
 /// Returns the next id with the prefix of an id.
 fn next_id(id: &str, used: &BTreeSet<String>) -> String {
     let prefix = id.rsplit_once('-').map_or(id, |(prefix, _)| prefix);
-    let numbers = used.iter().filter_map(|id| split_id(id)).filter(|(other, _)| *other == prefix);
+    let numbers = used
+        .iter()
+        .filter_map(|id| split_id(id))
+        .filter(|(other, _)| *other == prefix);
     let highest = numbers.map(|(_, number)| number).max().unwrap_or(0);
     format!("{prefix}-{:03}", highest.saturating_add(1))
 }

@@ -61,7 +61,11 @@ pub struct Feature {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_at: Option<Time>,
     /// What it waits for. `null` and absent both mean nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
     pub blocked_by: Option<BlockedBy>,
     /// What kind of feature it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,7 +96,8 @@ pub struct Feature {
     /// The agent that works on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Its place among all features, if that is not the order of their ids. Those without a place come last.
+    /// Its place among all features, if that is not the order of their ids. Those without a place
+    /// come last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<u32>,
     /// When it was added. Of two with one id the older keeps it.
@@ -111,7 +116,17 @@ pub struct Feature {
 
 /// Status of a feature.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, IntoStaticStr, strum::Display,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    IntoStaticStr,
+    strum::Display,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -167,7 +182,9 @@ pub struct Amendment {
 }
 
 /// Distinguishes `null` from an absent member.
-fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 
@@ -176,7 +193,10 @@ impl BlockedBy {
     pub fn all(&self) -> impl Iterator<Item = &str> {
         let (one, many) = match self {
             Self::Nothing => (None, &[][..]),
-            Self::One(one) => (Some(one.as_str()).filter(|one| !one.trim().is_empty()), &[][..]),
+            Self::One(one) => (
+                Some(one.as_str()).filter(|one| !one.trim().is_empty()),
+                &[][..],
+            ),
             Self::Many(many) => (None, many.as_slice()),
         };
         one.into_iter().chain(many.iter().map(String::as_str))
@@ -253,8 +273,15 @@ impl FeaturesFile {
     /// Returns a feature by its id, or by an earlier one that no feature has now.
     #[must_use]
     pub fn get(&self, id: &str) -> Option<&Feature> {
-        let earlier = || self.features.iter().find(|feature| feature.aliases.iter().any(|alias| alias == id));
-        self.features.iter().find(|feature| feature.id == id).or_else(earlier)
+        let earlier = || {
+            self.features
+                .iter()
+                .find(|feature| feature.aliases.iter().any(|alias| alias == id))
+        };
+        self.features
+            .iter()
+            .find(|feature| feature.id == id)
+            .or_else(earlier)
     }
 
     /// Returns the id of the feature that a reference of a file means.
@@ -262,7 +289,11 @@ impl FeaturesFile {
     pub fn resolve(&self, reference: &str) -> String {
         let (id, mark) = marks::split(reference);
         let is_its = |feature: &&Feature| mark.is_some() && feature.mark.as_deref() == mark;
-        self.features.iter().find(is_its).map_or(id, |feature| &feature.id).to_owned()
+        self.features
+            .iter()
+            .find(is_its)
+            .map_or(id, |feature| &feature.id)
+            .to_owned()
     }
 
     /// Returns how a file refers to a feature.
@@ -278,20 +309,26 @@ impl FeaturesFile {
     /// `NotFound`.
     pub fn get_mut(&mut self, id: &str) -> helmdeck_forge_files::Result<&mut Feature> {
         let unknown = unknown(id);
-        self.features.iter_mut().find(|feature| feature.id == id).ok_or(unknown)
+        self.features
+            .iter_mut()
+            .find(|feature| feature.id == id)
+            .ok_or(unknown)
     }
 
     /// Checks the content of the file, beyond its form.
     ///
     /// # Errors
-    /// The first problem found: an invalid id, an id that is there twice or was removed, a missing name, a blocker that
-    /// does not exist, a cycle of features that wait for each other.
+    /// The first problem found: an invalid id, an id that is there twice or was removed, a missing
+    /// name, a blocker that does not exist, a cycle of features that wait for each other.
     pub fn validate(&self) -> Result<(), String> {
         let mut at = HashMap::new();
         for (place, feature) in self.features.iter().enumerate() {
             let id = feature.id.as_str();
             if !is_id(id) {
-                return Err(format!("feature {}: {id:?} is no id: write it like FORGE-001", place + 1));
+                return Err(format!(
+                    "feature {}: {id:?} is no id: write it like FORGE-001",
+                    place + 1
+                ));
             }
             if at.insert(id, place).is_some() {
                 return Err(format!("the id {id} is there twice"));
@@ -301,17 +338,24 @@ impl FeaturesFile {
             }
         }
         if let Some(again) = self.retired.iter().find(|id| at.contains_key(id.as_str())) {
-            return Err(format!("the id {again} was removed, and must not be given again"));
+            return Err(format!(
+                "the id {again} was removed, and must not be given again"
+            ));
         }
         for feature in &self.features {
             let many = matches!(feature.blocked_by, Some(BlockedBy::Many(_)));
             for blocker in feature.blockers().filter(|blocker| many || is_id(blocker)) {
                 if !at.contains_key(blocker) {
-                    return Err(format!("{} waits for {blocker:?}, which is not there", feature.id));
+                    return Err(format!(
+                        "{} waits for {blocker:?}, which is not there",
+                        feature.id
+                    ));
                 }
             }
         }
-        self.ring(&at).map_or(Ok(()), |ring| Err(format!("these wait for each other: {}", ring.join(" -> "))))
+        self.ring(&at).map_or(Ok(()), |ring| {
+            Err(format!("these wait for each other: {}", ring.join(" -> ")))
+        })
     }
 
     /// Returns features that wait for each other.
@@ -325,15 +369,20 @@ impl FeaturesFile {
         let waits: Vec<Vec<usize>> = self
             .features
             .iter()
-            .map(|feature| feature.blockers().filter_map(|id| at.get(id).copied()).collect())
+            .map(|feature| {
+                feature
+                    .blockers()
+                    .filter_map(|id| at.get(id).copied())
+                    .collect()
+            })
             .collect();
         let mut marks = vec![Mark::New; waits.len()];
         for start in 0..waits.len() {
             if marks[start] != Mark::New {
                 continue;
             }
-            // A way from `start`, and how many of its last one's blockers were followed. No recursion:
-            // a file may be long.
+            // A way from `start`, and how many of its last one's blockers were followed. No
+            // recursion: a file may be long.
             let mut way = vec![(start, 0)];
             marks[start] = Mark::Open;
             while let Some((place, followed)) = way.last_mut() {
@@ -350,7 +399,10 @@ impl FeaturesFile {
                         way.push((next, 0));
                     }
                     Mark::Open => {
-                        let from = way.iter().position(|(place, _)| *place == next).unwrap_or_default();
+                        let from = way
+                            .iter()
+                            .position(|(place, _)| *place == next)
+                            .unwrap_or_default();
                         let ring = way[from..].iter().map(|(place, _)| *place).chain([next]);
                         return Some(ring.map(|place| self.features[place].id.clone()).collect());
                     }
@@ -371,14 +423,21 @@ pub fn is_id(text: &str) -> bool {
 pub fn split_id(text: &str) -> Option<(&str, u64)> {
     let (prefix, number) = text.split_once('-')?;
     let prefix_fits = prefix.starts_with(|c: char| c.is_ascii_uppercase())
-        && prefix.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+        && prefix
+            .bytes()
+            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
     let number_fits = number.len() >= 3 && number.bytes().all(|byte| byte.is_ascii_digit());
-    if prefix_fits && number_fits { Some((prefix, number.parse().ok()?)) } else { None }
+    if prefix_fits && number_fits {
+        Some((prefix, number.parse().ok()?))
+    } else {
+        None
+    }
 }
 
 /// Makes the error of a feature that is not in the file.
 pub fn unknown(id: &str) -> helmdeck_forge_files::Error {
-    helmdeck_forge_files::Error::not_found(format!("there is no feature {id:?}")).next("helmdeck forge features list")
+    helmdeck_forge_files::Error::not_found(format!("there is no feature {id:?}"))
+        .next("helmdeck forge features list")
 }
 
 #[cfg(test)]
@@ -400,7 +459,11 @@ mod tests {
         file.validate().unwrap();
         assert_eq!(String::from_utf8(json::print(&file).unwrap()).unwrap(), RFC);
         assert_eq!(file.features[0].blocked_by, None, "absent");
-        assert_eq!(file.features[1].blocked_by, Some(BlockedBy::Nothing), "null");
+        assert_eq!(
+            file.features[1].blocked_by,
+            Some(BlockedBy::Nothing),
+            "null"
+        );
         assert_eq!(file.features[1].blockers().count(), 0);
     }
 
@@ -412,7 +475,10 @@ mod tests {
         assert_eq!(serde_json::to_string(&file).unwrap(), text);
         for wrong in [r#""status":"done""#, r#""status":"failing","id":"A-001""#] {
             let text = text.replacen(r#""status":"failing""#, wrong, 1);
-            assert!(serde_json::from_str::<FeaturesFile>(&text).is_err(), "{wrong}");
+            assert!(
+                serde_json::from_str::<FeaturesFile>(&text).is_err(),
+                "{wrong}"
+            );
         }
     }
 
@@ -435,14 +501,21 @@ mod tests {
             "A-001 ",
         ] {
             assert!(!is_id(no), "{no}");
-            assert!(with(|file| file.features[0].id = no.into()).is_err(), "{no}");
+            assert!(
+                with(|file| file.features[0].id = no.into()).is_err(),
+                "{no}"
+            );
         }
     }
 
     #[test]
     fn an_id_is_there_once_and_never_given_again() {
         assert!(with(|file| file.features[1].id = "FORGE-001".into()).is_err());
-        assert!(with(|file| file.retired.push("FORGE-001".into())).unwrap_err().contains("given again"));
+        assert!(
+            with(|file| file.retired.push("FORGE-001".into()))
+                .unwrap_err()
+                .contains("given again")
+        );
         with(|file| file.retired.push("FORGE-003".into())).unwrap();
     }
 
@@ -458,11 +531,24 @@ mod tests {
         let many = |ids: &[&str]| BlockedBy::Many(ids.iter().map(|id| (*id).to_owned()).collect());
         blocked(one("waiting for the vendor"), one("FORGE-001")).unwrap();
         blocked(many(&[]), many(&["FORGE-001"])).unwrap();
-        assert!(blocked(one("FORGE-003"), BlockedBy::Nothing).unwrap_err().contains("not there"));
-        assert!(blocked(many(&["words"]), BlockedBy::Nothing).is_err(), "a list has ids alone");
+        assert!(
+            blocked(one("FORGE-003"), BlockedBy::Nothing)
+                .unwrap_err()
+                .contains("not there")
+        );
+        assert!(
+            blocked(many(&["words"]), BlockedBy::Nothing).is_err(),
+            "a list has ids alone"
+        );
         let ring = blocked(one("FORGE-002"), many(&["FORGE-001"])).unwrap_err();
-        assert_eq!(ring, "these wait for each other: FORGE-001 -> FORGE-002 -> FORGE-001");
-        assert!(blocked(one("FORGE-001"), BlockedBy::Nothing).is_err(), "for itself");
+        assert_eq!(
+            ring,
+            "these wait for each other: FORGE-001 -> FORGE-002 -> FORGE-001"
+        );
+        assert!(
+            blocked(one("FORGE-001"), BlockedBy::Nothing).is_err(),
+            "for itself"
+        );
     }
 
     #[test]
@@ -471,10 +557,12 @@ mod tests {
             let features = (0..20_000).map(|at| {
                 let mut feature = Feature::new(format!("A-{at:05}"), "n");
                 let next = if at == 19_999 { 0 } else { at + 1 };
-                feature.blocked_by = (ring || next > 0).then(|| BlockedBy::One(format!("A-{next:05}")));
+                feature.blocked_by =
+                    (ring || next > 0).then(|| BlockedBy::One(format!("A-{next:05}")));
                 feature
             });
-            let mut file: FeaturesFile = serde_json::from_str(r#"{"schema_version":"1.0"}"#).unwrap();
+            let mut file: FeaturesFile =
+                serde_json::from_str(r#"{"schema_version":"1.0"}"#).unwrap();
             file.features = features.collect();
             file
         };
@@ -491,6 +579,9 @@ mod tests {
         feature.status = Status::Passing;
         feature.evidence = Some("triv:abc_def_ghi".into());
         feature.become_(Status::Failing, now);
-        assert_eq!((feature.regressed_at, &feature.evidence), (Some(now), &None));
+        assert_eq!(
+            (feature.regressed_at, &feature.evidence),
+            (Some(now), &None)
+        );
     }
 }

@@ -92,7 +92,8 @@ impl fmt::Display for Counts {
 pub struct StatusInputs<'a> {
     /// Says whether the evidence of a feature exists and belongs to that feature.
     pub shows: &'a dyn Fn(&Feature) -> bool,
-    /// Says whether the code that a feature is about is the code that was verified. Yes without git.
+    /// Says whether the code that a feature is about is the code that was verified. Yes without
+    /// git.
     pub is_same: &'a dyn Fn(&Feature) -> bool,
 }
 
@@ -130,7 +131,12 @@ impl FeaturesFile {
     /// Returns the number of features by standing.
     #[must_use]
     pub fn counts(standings: &[Standing]) -> Counts {
-        let count = |which: &[Standing]| standings.iter().filter(|standing| which.contains(standing)).count();
+        let count = |which: &[Standing]| {
+            standings
+                .iter()
+                .filter(|standing| which.contains(standing))
+                .count()
+        };
         Counts {
             total: standings.len(),
             counted: standings.len() - count(&[Standing::Deferred]),
@@ -143,10 +149,16 @@ impl FeaturesFile {
 
     /// Returns the feature to work on next.
     ///
-    /// The order: a feature that no longer works, then one in progress that is this agent's or has no agent, then one
-    /// that does not work (or passes without evidence), then one that is not begun. The last two must wait for nothing.
-    /// Within each group, the order of the file decides. Features that other sessions have claimed are left out.
-    pub fn next(&self, standings: &[Standing], agent: &str, claimed: &BTreeSet<String>) -> Option<(&Feature, Next)> {
+    /// The order: a feature that no longer works, then one in progress that is this agent's or has
+    /// no agent, then one that does not work (or passes without evidence), then one that is not
+    /// begun. The last two must wait for nothing. Within each group, the order of the file decides.
+    /// Features that other sessions have claimed are left out.
+    pub fn next(
+        &self,
+        standings: &[Standing],
+        agent: &str,
+        claimed: &BTreeSet<String>,
+    ) -> Option<(&Feature, Next)> {
         let first = |why: Next, fits: &dyn Fn(&Feature, Standing) -> bool| {
             let mut all = self.features.iter().zip(standings);
             let fits = |(feature, standing): &(&Feature, &Standing)| {
@@ -164,25 +176,28 @@ impl FeaturesFile {
                         .any(|(other, standing)| other.id == blocker && standing.counts())
             })
         };
-        first(Next::Regressed, &|_, standing| standing == Standing::Regressed)
-            .or_else(|| {
-                first(Next::InProgress, &|feature, standing| {
-                    standing == Standing::InProgress && feature.agent.as_deref().is_none_or(|other| other == agent)
-                })
+        first(Next::Regressed, &|_, standing| {
+            standing == Standing::Regressed
+        })
+        .or_else(|| {
+            first(Next::InProgress, &|feature, standing| {
+                standing == Standing::InProgress
+                    && feature.agent.as_deref().is_none_or(|other| other == agent)
             })
-            .or_else(|| {
-                first(Next::Failing, &|feature, standing| {
-                    matches!(standing, Standing::Failing | Standing::UnverifiedPass) && free(feature)
-                })
+        })
+        .or_else(|| {
+            first(Next::Failing, &|feature, standing| {
+                matches!(standing, Standing::Failing | Standing::UnverifiedPass) && free(feature)
             })
-            .or_else(|| {
-                first(Next::NotImplemented, &|feature, standing| match standing {
-                    Standing::NotImplemented => free(feature),
-                    // Its blockers pass now.
-                    Standing::Blocked => feature.blockers().next().is_some() && free(feature),
-                    _ => false,
-                })
+        })
+        .or_else(|| {
+            first(Next::NotImplemented, &|feature, standing| match standing {
+                Standing::NotImplemented => free(feature),
+                // Its blockers pass now.
+                Standing::Blocked => feature.blockers().next().is_some() && free(feature),
+                _ => false,
             })
+        })
     }
 
     /// Returns at most `count` passing features, those whose verification is oldest.
@@ -237,36 +252,69 @@ mod tests {
     }
 
     fn judged(file: &FeaturesFile, status_inputs: &StatusInputs<'_>) -> Vec<Standing> {
-        file.features.iter().map(|feature| feature.standing(status_inputs)).collect()
+        file.features
+            .iter()
+            .map(|feature| feature.standing(status_inputs))
+            .collect()
     }
 
     fn standings(file: &FeaturesFile) -> Vec<Standing> {
-        judged(file, &StatusInputs { shows: &|_| true, is_same: &|_| true })
+        judged(
+            file,
+            &StatusInputs {
+                shows: &|_| true,
+                is_same: &|_| true,
+            },
+        )
     }
 
     fn next(file: &FeaturesFile) -> Option<(&str, Next)> {
-        file.next(&standings(file), "Forge", &BTreeSet::new()).map(|(feature, why)| (feature.id.as_str(), why))
+        file.next(&standings(file), "Forge", &BTreeSet::new())
+            .map(|(feature, why)| (feature.id.as_str(), why))
     }
 
     #[test]
     fn a_pass_without_evidence_counts_as_failing() {
-        let rfc: FeaturesFile = serde_json::from_str(include_str!("../fixtures/features.json")).unwrap();
-        assert_eq!(standings(&rfc), [Standing::UnverifiedPass, Standing::NotImplemented]);
+        let rfc: FeaturesFile =
+            serde_json::from_str(include_str!("../fixtures/features.json")).unwrap();
+        assert_eq!(
+            standings(&rfc),
+            [Standing::UnverifiedPass, Standing::NotImplemented]
+        );
         let counts = FeaturesFile::counts(&standings(&rfc));
-        assert_eq!((counts.passing, counts.counted, counts.unverified), (0, 2, 1));
+        assert_eq!(
+            (counts.passing, counts.counted, counts.unverified),
+            (0, 2, 1)
+        );
         let file = file(&[("A-001", Status::Passing)]);
         assert_eq!(standings(&file), [Standing::Passing]);
-        let status_inputs = StatusInputs { shows: &|_| false, is_same: &|_| true };
-        assert_eq!(judged(&file, &status_inputs), [Standing::UnverifiedPass], "its evidence is gone");
+        let status_inputs = StatusInputs {
+            shows: &|_| false,
+            is_same: &|_| true,
+        };
+        assert_eq!(
+            judged(&file, &status_inputs),
+            [Standing::UnverifiedPass],
+            "its evidence is gone"
+        );
     }
 
     #[test]
     fn a_pass_of_other_code_is_stale_and_counts() {
         let file = file(&[("A-001", Status::Passing), ("A-002", Status::Deferred)]);
-        let status_inputs = StatusInputs { shows: &|_| true, is_same: &|_| false };
-        assert_eq!(judged(&file, &status_inputs), [Standing::PassingStale, Standing::Deferred]);
+        let status_inputs = StatusInputs {
+            shows: &|_| true,
+            is_same: &|_| false,
+        };
+        assert_eq!(
+            judged(&file, &status_inputs),
+            [Standing::PassingStale, Standing::Deferred]
+        );
         let counts = FeaturesFile::counts(&judged(&file, &status_inputs));
-        assert_eq!((counts.passing, counts.stale, counts.counted, counts.total), (1, 1, 1, 2));
+        assert_eq!(
+            (counts.passing, counts.stale, counts.counted, counts.total),
+            (1, 1, 1, 2)
+        );
         assert_eq!(counts.to_string(), "1 of 1 pass, 1 of them on older code");
     }
 
@@ -288,7 +336,11 @@ mod tests {
         file.features[3].agent = Some("Forge".into());
         assert_eq!(next(&file), Some(("A-004", Next::InProgress)));
         file.features.remove(3);
-        assert_eq!(next(&file), Some(("A-002", Next::Failing)), "that in progress is another's");
+        assert_eq!(
+            next(&file),
+            Some(("A-002", Next::Failing)),
+            "that in progress is another's"
+        );
         file.features.remove(1);
         assert_eq!(next(&file), Some(("A-001", Next::NotImplemented)));
         file.features.remove(0);
@@ -297,12 +349,17 @@ mod tests {
 
     #[test]
     fn what_waits_comes_when_its_blockers_pass() {
-        let mut file =
-            file(&[("A-001", Status::NotImplemented), ("A-002", Status::Blocked), ("A-003", Status::Deferred)]);
+        let mut file = file(&[
+            ("A-001", Status::NotImplemented),
+            ("A-002", Status::Blocked),
+            ("A-003", Status::Deferred),
+        ]);
         file.features[0].blocked_by = Some(BlockedBy::One("the vendor".into()));
         file.features[1].blocked_by = Some(BlockedBy::Many(vec!["A-003".into()]));
         assert_eq!(next(&file), None);
-        file.features[2] = super::tests::file(&[("A-003", Status::Passing)]).features.remove(0);
+        file.features[2] = super::tests::file(&[("A-003", Status::Passing)])
+            .features
+            .remove(0);
         assert_eq!(next(&file), Some(("A-002", Next::NotImplemented)));
         file.features[0].blocked_by = Some(BlockedBy::Nothing);
         assert_eq!(next(&file), Some(("A-001", Next::NotImplemented)));
@@ -319,7 +376,10 @@ mod tests {
         let mut file = file(&all);
         file.features[1].verified_at = Some(Time::parse("2025-12-23T12:00:00Z").unwrap());
         let ids = |file: &FeaturesFile| {
-            file.least_recent(&standings(file), 2).iter().map(|feature| feature.id.clone()).collect::<Vec<_>>()
+            file.least_recent(&standings(file), 2)
+                .iter()
+                .map(|feature| feature.id.clone())
+                .collect::<Vec<_>>()
         };
         assert_eq!(ids(&file), ["A-002", "A-001"]);
         file.features[0].tests = None;

@@ -1,7 +1,8 @@
 //! Text of an issue's own file, for merges by git alone.
 //!
-//! Every member is always there, on lines of its own, with an empty line after it. So two edits of different members
-//! change lines that are apart, and git merges them without a driver. Members of members are there with their object.
+//! Every member is always there, on lines of its own, with an empty line after it. So two edits of
+//! different members change lines that are apart, and git merges them without a driver. Members of
+//! members are there with their object.
 
 use helmdeck_forge_files::json::{self, Json, Members};
 
@@ -31,8 +32,14 @@ const MEMBERS: [&str; 19] = [
 ];
 /// Members with members of their own.
 const NESTED: [(&str, &[&str]); 3] = [
-    ("memory_trace", &["created_from", "parent_issue", "context_snapshot"]),
-    ("agent_state", &["assigned_persona", "harness_mode", "estimated_complexity"]),
+    (
+        "memory_trace",
+        &["created_from", "parent_issue", "context_snapshot"],
+    ),
+    (
+        "agent_state",
+        &["assigned_persona", "harness_mode", "estimated_complexity"],
+    ),
     ("git_refs", &["branch", "commits"]),
 ];
 /// Members of a criterion.
@@ -43,8 +50,8 @@ pub(super) fn print(issue: &Issue) -> Result<Vec<u8>, serde_json::Error> {
     let tree: Json = serde_json::from_slice(&serde_json::to_vec(issue)?)?;
     let mut file = filled(members_of(tree), &MEMBERS);
     for (name, names) in NESTED {
-        // An absent one stays `null`. With all members, the files of two issues would resemble each other so much that
-        // git takes one for the other renamed.
+        // An absent one stays `null`. With all members, the files of two issues would resemble each
+        // other so much that git takes one for the other renamed.
         if let Some(Json::Object(given)) = file.0.get_mut(name) {
             *given = filled(std::mem::take(given), names);
         }
@@ -73,9 +80,12 @@ fn filled(mut given: Members, names: &[&str]) -> Members {
     let mut all = Members::default();
     for name in names {
         let value = given.0.shift_remove(*name).unwrap_or_else(|| match *name {
-            "acceptance_criteria" | "labels" | "blocked_by" | "features" | "aliases" | "commits" => {
-                Json::Array(Vec::new())
-            }
+            "acceptance_criteria"
+            | "labels"
+            | "blocked_by"
+            | "features"
+            | "aliases"
+            | "commits" => Json::Array(Vec::new()),
             "done" => Json::Bool(false),
             _ => Json::Null,
         });
@@ -90,7 +100,12 @@ impl Issue {
     #[must_use]
     pub fn plain(mut self) -> Self {
         for criterion in &mut self.acceptance_criteria {
-            if let Criterion::Checked(Checked { text, done: false, evidence: None, other }) = criterion
+            if let Criterion::Checked(Checked {
+                text,
+                done: false,
+                evidence: None,
+                other,
+            }) = criterion
                 && other.is_empty()
             {
                 *criterion = Criterion::Text(std::mem::take(text));

@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::file::{Decision, Failed, FullInvariant, Invariant, Kind, KnowledgeFile, Successful, Trace};
+use super::file::{
+    Decision, Failed, FullInvariant, Invariant, Kind, KnowledgeFile, Successful, Trace,
+};
 use super::text;
 use helmdeck_forge_files::error::{Error, Result};
 use helmdeck_forge_files::files::check_path;
@@ -76,7 +78,13 @@ impl Learning {
     /// Makes a learning without origin and paths.
     #[must_use]
     pub fn new(what: What) -> Self {
-        Self { what, session: None, linear: None, commit: None, paths: Vec::new() }
+        Self {
+            what,
+            session: None,
+            linear: None,
+            commit: None,
+            paths: Vec::new(),
+        }
     }
 }
 
@@ -130,7 +138,8 @@ impl KnowledgeFile {
         let id = what.id();
         let kind = what.kind();
         let known = self.entries().position(|entry| {
-            entry.kind == kind && (entry.id() == id || text::id(entry.texts().iter().map(|(_, text)| *text)) == id)
+            entry.kind == kind
+                && (entry.id() == id || text::id(entry.texts().iter().map(|(_, text)| *text)) == id)
         });
         if let Some(at) = known {
             self.give_check(at, &what)?;
@@ -152,57 +161,126 @@ impl KnowledgeFile {
             if trace.commit.is_some() {
                 known.commit = trace.commit;
             }
-            return Ok(Added { id: known_id, kind, new: false, seen, superseded_by: known.superseded_by.clone() });
+            return Ok(Added {
+                id: known_id,
+                kind,
+                new: false,
+                seen,
+                superseded_by: known.superseded_by.clone(),
+            });
         }
         trace.id = Some(id.clone());
         let (learned_at, other) = (now, Members::default());
         match what {
             What::Successful { context, approach } => {
-                self.patterns.successful.push(Successful { context, approach, learned_at, trace, other });
+                self.patterns.successful.push(Successful {
+                    context,
+                    approach,
+                    learned_at,
+                    trace,
+                    other,
+                });
             }
-            What::Failed { context, issue, resolution } => {
-                self.patterns.failed.push(Failed { context, issue, resolution, learned_at, trace, other });
+            What::Failed {
+                context,
+                issue,
+                resolution,
+            } => {
+                self.patterns.failed.push(Failed {
+                    context,
+                    issue,
+                    resolution,
+                    learned_at,
+                    trace,
+                    other,
+                });
             }
-            What::Decision { context, decision, rationale } => {
-                self.decisions.push(Decision { context, decision, rationale, learned_at, trace, other });
+            What::Decision {
+                context,
+                decision,
+                rationale,
+            } => {
+                self.decisions.push(Decision {
+                    context,
+                    decision,
+                    rationale,
+                    learned_at,
+                    trace,
+                    other,
+                });
             }
-            What::Invariant { text, check, severity } => {
-                let full = FullInvariant { text, check, severity, trace, other };
+            What::Invariant {
+                text,
+                check,
+                severity,
+            } => {
+                let full = FullInvariant {
+                    text,
+                    check,
+                    severity,
+                    trace,
+                    other,
+                };
                 self.invariants.push(Invariant::Full(Box::new(full)));
             }
         }
-        Ok(Added { id, kind, new: true, seen: 1, superseded_by: None })
+        Ok(Added {
+            id,
+            kind,
+            new: true,
+            seen: 1,
+            superseded_by: None,
+        })
     }
 
     /// Returns the invariants in whose place no other was put.
     pub fn current_invariants(&self) -> impl Iterator<Item = &Invariant> {
-        self.invariants.iter().filter(|one| one.trace().is_none_or(|trace| trace.superseded_by.is_none()))
+        self.invariants.iter().filter(|one| {
+            one.trace()
+                .is_none_or(|trace| trace.superseded_by.is_none())
+        })
     }
 
-    /// Gives the invariant that is known a check and how bad it is if it does not hold, where it has none.
+    /// Gives the invariant that is known a check and how bad it is if it does not hold, where it
+    /// has none.
     fn give_check(&mut self, at: usize, what: &What) -> Result<()> {
-        let What::Invariant { text, check, severity } = what else { return Ok(()) };
+        let What::Invariant {
+            text,
+            check,
+            severity,
+        } = what
+        else {
+            return Ok(());
+        };
         if check.is_none() && severity.is_none() {
             return Ok(());
         }
         // Invariants come after all other entries.
-        let Some(at) = at.checked_sub(self.entries().count().saturating_sub(self.invariants.len())) else {
+        let Some(at) = at.checked_sub(self.entries().count().saturating_sub(self.invariants.len()))
+        else {
             return Ok(());
         };
         // `trace_mut` turns a bare text into a full entry, which can hold more.
-        let Some(known) = self.invariants.get_mut(at) else { return Ok(()) };
+        let Some(known) = self.invariants.get_mut(at) else {
+            return Ok(());
+        };
         known.trace_mut();
-        let Invariant::Full(known) = known else { return Ok(()) };
-        for (name, has, wanted) in [("check", &mut known.check, check), ("severity", &mut known.severity, severity)] {
+        let Invariant::Full(known) = known else {
+            return Ok(());
+        };
+        for (name, has, wanted) in [
+            ("check", &mut known.check, check),
+            ("severity", &mut known.severity, severity),
+        ] {
             match (&has, wanted) {
                 (_, None) => {}
                 (None, Some(wanted)) => *has = Some(wanted.clone()),
                 (Some(there), Some(wanted)) if there == wanted => {}
                 (Some(there), Some(_)) => {
-                    let message = format!("the invariant {text:?} has the {name} {there:?} already");
-                    return Err(
-                        Error::usage(message).hint("supersede it with an invariant that is worded in another way")
-                    );
+                    let message =
+                        format!("the invariant {text:?} has the {name} {there:?} already");
+                    return Err(Error::usage(message)
+                        .hint("supersede it with an invariant that is worded in another way"));
                 }
             }
         }
@@ -219,7 +297,11 @@ impl KnowledgeFile {
                 trace.commit = commit.map(str::to_owned);
             }
         }
-        Ok(Confirmed { id, kind, last_confirmed_at: now })
+        Ok(Confirmed {
+            id,
+            kind,
+            last_confirmed_at: now,
+        })
     }
 
     /// Replaces an entry by a new one. The old entry stays, marked as superseded.
@@ -227,7 +309,9 @@ impl KnowledgeFile {
         let (at, id, kind) = self.find(id)?;
         let what = stored(&learning.what)?;
         if what.id() == id && what.kind() == kind {
-            return Err(Error::usage(format!("the entry {id} cannot supersede itself: say what is different now")));
+            return Err(Error::usage(format!(
+                "the entry {id} cannot supersede itself: say what is different now"
+            )));
         }
         if self.leads_to(&what.id(), &id) {
             return Err(Error::usage(format!(
@@ -235,15 +319,24 @@ impl KnowledgeFile {
                 what.id()
             )));
         }
-        let taken = self.entries().nth(at).and_then(|entry| entry.trace.superseded_by.clone());
+        let taken = self
+            .entries()
+            .nth(at)
+            .and_then(|entry| entry.trace.superseded_by.clone());
         if let Some(other) = taken.filter(|other| *other != what.id()) {
-            // An entry has one successor: a reader follows the links from entry to entry, and would miss a second one.
-            return Err(Error::usage(format!("the entry {id} was superseded by {other} already"))
-                .hint(format!("supersede {other}, which holds in its place")));
+            // An entry has one successor: a reader follows the links from entry to entry, and would
+            // miss a second one.
+            return Err(
+                Error::usage(format!("the entry {id} was superseded by {other} already"))
+                    .hint(format!("supersede {other}, which holds in its place")),
+            );
         }
         let by = self.add(learning, now)?;
         // Entries only ever grow at the end of their kind: the place must be looked up again.
-        let at = self.entries().position(|entry| entry.kind == kind && entry.id() == id).unwrap_or(at);
+        let at = self
+            .entries()
+            .position(|entry| entry.kind == kind && entry.id() == id)
+            .unwrap_or(at);
         if let Some(trace) = self.trace_mut(at) {
             trace.id = Some(id.clone());
             trace.superseded_by = Some(by.id.clone());
@@ -258,7 +351,11 @@ impl KnowledgeFile {
             if at == to {
                 return true;
             }
-            match self.entries().find(|entry| entry.id() == at).and_then(|entry| entry.trace.superseded_by.clone()) {
+            match self
+                .entries()
+                .find(|entry| entry.id() == at)
+                .and_then(|entry| entry.trace.superseded_by.clone())
+            {
                 Some(next) => at = next,
                 None => return false,
             }
@@ -269,16 +366,22 @@ impl KnowledgeFile {
     /// Finds an entry by its id, or by how that begins: its place, its id, its kind.
     pub fn find(&self, id: &str) -> Result<(usize, String, Kind)> {
         const SHORTEST: usize = 6;
-        let all: Vec<_> = self.entries().map(|entry| (entry.id(), entry.kind)).collect();
+        let all: Vec<_> = self
+            .entries()
+            .map(|entry| (entry.id(), entry.kind))
+            .collect();
         if let Some(at) = all.iter().position(|(known, _)| known == id) {
             return Ok((at, all[at].0.clone(), all[at].1));
         }
-        let mut begin = all.iter().enumerate().filter(|(_, (known, _))| id.len() >= SHORTEST && known.starts_with(id));
+        let mut begin = all
+            .iter()
+            .enumerate()
+            .filter(|(_, (known, _))| id.len() >= SHORTEST && known.starts_with(id));
         match (begin.next(), begin.next()) {
             (Some((at, (id, kind))), None) => Ok((at, id.clone(), *kind)),
-            (Some(_), Some(_)) => {
-                Err(Error::usage(format!("more than one entry begins with {id:?}: write more of it")))
-            }
+            (Some(_), Some(_)) => Err(Error::usage(format!(
+                "more than one entry begins with {id:?}: write more of it"
+            ))),
             (None, _) => Err(Error::not_found(format!("there is no entry {id:?}"))
                 .hint("ids have 25 characters; the first 6 are enough if no other begins so")
                 .next("helmdeck forge knowledge search")),
@@ -303,8 +406,16 @@ impl What {
     pub fn id(&self) -> String {
         let texts = match self {
             Self::Successful { context, approach } => vec![context, approach],
-            Self::Failed { context, issue, resolution } => vec![context, issue, resolution],
-            Self::Decision { context, decision, rationale } => vec![context, decision, rationale],
+            Self::Failed {
+                context,
+                issue,
+                resolution,
+            } => vec![context, issue, resolution],
+            Self::Decision {
+                context,
+                decision,
+                rationale,
+            } => vec![context, decision, rationale],
             Self::Invariant { text, .. } => vec![text],
         };
         text::id(texts.into_iter().map(String::as_str))
@@ -317,25 +428,42 @@ fn stored(what: &What) -> Result<What> {
             context: text::stored("context", context)?,
             approach: text::stored("approach", approach)?,
         },
-        What::Failed { context, issue, resolution } => What::Failed {
+        What::Failed {
+            context,
+            issue,
+            resolution,
+        } => What::Failed {
             context: text::stored("context", context)?,
             issue: text::stored("issue", issue)?,
             resolution: text::stored("resolution", resolution)?,
         },
-        What::Decision { context, decision, rationale } => What::Decision {
+        What::Decision {
+            context,
+            decision,
+            rationale,
+        } => What::Decision {
             context: text::stored("context", context)?,
             decision: text::stored("decision", decision)?,
             rationale: text::stored("rationale", rationale)?,
         },
-        What::Invariant { text, check, severity } => {
+        What::Invariant {
+            text,
+            check,
+            severity,
+        } => {
             if let Some(severity) = severity.as_deref()
                 && !matches!(severity, "error" | "warning" | "info")
             {
-                return Err(Error::usage(format!("the severity {severity:?} is none of error, warning, info")));
+                return Err(Error::usage(format!(
+                    "the severity {severity:?} is none of error, warning, info"
+                )));
             }
             What::Invariant {
                 text: text::stored("text", text)?,
-                check: check.as_deref().map(|check| text::stored("check", check)).transpose()?,
+                check: check
+                    .as_deref()
+                    .map(|check| text::stored("check", check))
+                    .transpose()?,
                 severity: severity.clone(),
             }
         }
@@ -354,7 +482,10 @@ fn paths(all: &[String]) -> Result<Vec<String>> {
         }
     }
     if stored.len() > MOST {
-        return Err(Error::usage(format!("an entry may name {MOST} paths, not {}: name their folder", stored.len())));
+        return Err(Error::usage(format!(
+            "an entry may name {MOST} paths, not {}: name their folder",
+            stored.len()
+        )));
     }
     Ok(stored)
 }

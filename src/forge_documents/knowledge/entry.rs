@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use helmdeck_forge_files::files::{self, Document, Entries, EntryFile, EntryPlace, Joined, StoredEntry, decode};
+use helmdeck_forge_files::files::{
+    self, Document, Entries, EntryFile, EntryPlace, Joined, StoredEntry, decode,
+};
 use helmdeck_forge_files::json::{self, Json, Members};
 use helmdeck_forge_files::layout::KNOWLEDGE_ENTRIES;
 use helmdeck_forge_files::time::Time;
@@ -11,7 +13,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::file::{
-    Decision, Failed, FullInvariant, Invariant, KnowledgeEntry, KnowledgeFile, Patterns, Successful, Trace,
+    Decision, Failed, FullInvariant, Invariant, KnowledgeEntry, KnowledgeFile, Patterns,
+    Successful, Trace,
 };
 use super::text;
 use crate::entries::{entry, slug};
@@ -44,17 +47,27 @@ impl Document for LearningEntry {
         if matches!(self, Self::Part(part) if part.entries().next().is_some()) {
             return Err("expected one entry, without a list".to_owned());
         }
-        let texts = self.view().map(|view| view.texts().to_vec()).unwrap_or_default();
-        texts.into_iter().try_for_each(|(name, value)| text::check(name, value, text::limit(name)))
+        let texts = self
+            .view()
+            .map(|view| view.texts().to_vec())
+            .unwrap_or_default();
+        texts
+            .into_iter()
+            .try_for_each(|(name, value)| text::check(name, value, text::limit(name)))
     }
 
     fn parse(text: &str, tree: &Json) -> serde_json::Result<Self> {
-        let Json::Object(members) = tree else { return serde_json::from_str(text).map(Self::Part) };
+        let Json::Object(members) = tree else {
+            return serde_json::from_str(text).map(Self::Part);
+        };
         let has = |name: &str| members.0.contains_key(name);
         let mut text = Cow::Borrowed(text);
         if has("context") && !has("learned_at") {
             let mut members = members.clone();
-            members.0.insert("learned_at".to_owned(), Json::String(Time::UNKNOWN.to_string()));
+            members.0.insert(
+                "learned_at".to_owned(),
+                Json::String(Time::UNKNOWN.to_string()),
+            );
             text = Cow::Owned(String::from_utf8_lossy(&json::print(&members)?).into_owned());
         }
         let mut item = match () {
@@ -99,7 +112,10 @@ impl LearningEntry {
     }
 
     fn key(&self) -> String {
-        self.view().map_or_else(|| "other".to_owned(), |view| format!("{:?} {}", view.kind, view.id()))
+        self.view().map_or_else(
+            || "other".to_owned(),
+            |view| format!("{:?} {}", view.kind, view.id()),
+        )
     }
 
     /// Joins two files of one entry: it was learned as often as both were.
@@ -113,15 +129,27 @@ impl LearningEntry {
     }
 
     fn to_entry(&self) -> StoredEntry {
-        let texts: Vec<&str> =
-            self.view().iter().flat_map(|view| view.texts().to_vec()).map(|(_, text)| text).collect();
-        let name = if texts.is_empty() { "other".to_owned() } else { slug(&texts.join(" ")).0 };
-        let name = if name.is_empty() { "learned".to_owned() } else { name };
+        let texts: Vec<&str> = self
+            .view()
+            .iter()
+            .flat_map(|view| view.texts().to_vec())
+            .map(|(_, text)| text)
+            .collect();
+        let name = if texts.is_empty() {
+            "other".to_owned()
+        } else {
+            slug(&texts.join(" ")).0
+        };
+        let name = if name.is_empty() {
+            "learned".to_owned()
+        } else {
+            name
+        };
         entry(self.key(), (name, !texts.is_empty()), self)
     }
 
-    /// Reads what somebody wrote as Markdown: its first heading, or else its first line, says when it applies, and the
-    /// rest what to do then. Without a rest the name of the file says when.
+    /// Reads what somebody wrote as Markdown: its first heading, or else its first line, says when
+    /// it applies, and the rest what to do then. Without a rest the name of the file says when.
     ///
     /// # Errors
     /// Why it is nothing that can be learned.
@@ -130,12 +158,25 @@ impl LearningEntry {
         let lines: Vec<&str> = source.lines().collect();
         let first = lines.iter().position(|line| line.starts_with('#'));
         let first = first.or_else(|| lines.iter().position(|line| !line.trim().is_empty()));
-        let Some(first) = first else { return Err("it is empty".to_owned()) };
+        let Some(first) = first else {
+            return Err("it is empty".to_owned());
+        };
         let title = lines[first].trim_start_matches('#').trim();
         let rest = [&lines[..first], &lines[first + 1..]].concat().join("\n");
-        let name = file.path.rsplit('/').next().unwrap_or_default().trim_end_matches(".md").replace(['-', '_'], " ");
-        let (context, approach) = if rest.trim().is_empty() { (name.as_str(), title) } else { (title, rest.as_str()) };
-        let stored = |name: &str, value: &str| text::stored(name, value).map_err(|error| error.message);
+        let name = file
+            .path
+            .rsplit('/')
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches(".md")
+            .replace(['-', '_'], " ");
+        let (context, approach) = if rest.trim().is_empty() {
+            (name.as_str(), title)
+        } else {
+            (title, rest.as_str())
+        };
+        let stored =
+            |name: &str, value: &str| text::stored(name, value).map_err(|error| error.message);
         Ok(Self::Successful(Successful {
             context: stored("context", context)?,
             approach: stored("approach", approach)?,
@@ -147,45 +188,96 @@ impl LearningEntry {
 }
 
 /// How the knowledge is kept.
-pub(super) const ENTRIES: Entries<KnowledgeFile> = Entries { folder: KNOWLEDGE_ENTRIES, join, split };
+pub(super) const ENTRIES: Entries<KnowledgeFile> = Entries {
+    folder: KNOWLEDGE_ENTRIES,
+    join,
+    split,
+};
 
 fn split(file: &KnowledgeFile) -> Vec<StoredEntry> {
-    items(file.clone()).iter().map(LearningEntry::to_entry).collect()
+    items(file.clone())
+        .iter()
+        .map(LearningEntry::to_entry)
+        .collect()
 }
 
 fn items(file: KnowledgeFile) -> Vec<LearningEntry> {
-    let mut all: Vec<LearningEntry> = file.patterns.successful.into_iter().map(LearningEntry::Successful).collect();
+    let mut all: Vec<LearningEntry> = file
+        .patterns
+        .successful
+        .into_iter()
+        .map(LearningEntry::Successful)
+        .collect();
     all.extend(file.patterns.failed.into_iter().map(LearningEntry::Failed));
     all.extend(file.decisions.into_iter().map(LearningEntry::Decision));
-    all.extend(file.invariants.into_iter().map(|one| LearningEntry::Invariant(one.into_full())));
+    all.extend(
+        file.invariants
+            .into_iter()
+            .map(|one| LearningEntry::Invariant(one.into_full())),
+    );
     if !file.other.is_empty() || !file.patterns.other.is_empty() {
-        let patterns = Patterns { other: file.patterns.other, ..Patterns::default() };
-        all.push(LearningEntry::Part(KnowledgeFile { patterns, other: file.other, ..KnowledgeFile::skeleton() }));
+        let patterns = Patterns {
+            other: file.patterns.other,
+            ..Patterns::default()
+        };
+        all.push(LearningEntry::Part(KnowledgeFile {
+            patterns,
+            other: file.other,
+            ..KnowledgeFile::skeleton()
+        }));
     }
     all
 }
 
-/// Makes the document: what was learned first comes first. What two branches learned alike is one entry.
+/// Makes the document: what was learned first comes first. What two branches learned alike is one
+/// entry.
 fn join(files: &[EntryFile], foreign: Option<KnowledgeFile>) -> Joined<KnowledgeFile> {
-    let mut joined =
-        Joined { document: KnowledgeFile::skeleton(), places: HashMap::new(), damaged: Vec::new(), spent: Vec::new() };
+    let mut joined = Joined {
+        document: KnowledgeFile::skeleton(),
+        places: HashMap::new(),
+        damaged: Vec::new(),
+        spent: Vec::new(),
+    };
     let mut all = Vec::new();
     for (at, file) in files.iter().enumerate() {
         let read = if file.is_markdown() {
             // One that is odd stays as it is, and the doctor names it.
-            LearningEntry::from_markdown(file).ok().map(|item| (item, false))
+            LearningEntry::from_markdown(file)
+                .ok()
+                .map(|item| (item, false))
         } else {
-            decode::<LearningEntry>(&file.bytes).map_err(|why| joined.damaged.push((at, why))).ok()
+            decode::<LearningEntry>(&file.bytes)
+                .map_err(|why| joined.damaged.push((at, why)))
+                .ok()
         };
-        let Some((mut item, is_newer)) = read else { continue };
-        let is_by_hand = file.is_markdown() || item.learned_at().is_some_and(|learned_at| *learned_at == Time::UNKNOWN);
-        if let Some(learned_at) = item.learned_at().filter(|learned_at| **learned_at == Time::UNKNOWN) {
+        let Some((mut item, is_newer)) = read else {
+            continue;
+        };
+        let is_by_hand = file.is_markdown()
+            || item
+                .learned_at()
+                .is_some_and(|learned_at| *learned_at == Time::UNKNOWN);
+        if let Some(learned_at) = item
+            .learned_at()
+            .filter(|learned_at| **learned_at == Time::UNKNOWN)
+        {
             *learned_at = file.modified;
         }
-        all.push((Some(EntryPlace { file: at, is_newer, is_by_hand, is_renamed: false }), item));
+        all.push((
+            Some(EntryPlace {
+                file: at,
+                is_newer,
+                is_by_hand,
+                is_renamed: false,
+            }),
+            item,
+        ));
     }
     if let Some(foreign) = foreign {
-        joined.document.schema_version.clone_from(&foreign.schema_version);
+        joined
+            .document
+            .schema_version
+            .clone_from(&foreign.schema_version);
         all.extend(items(foreign).into_iter().map(|item| (None, item)));
     }
     let mut known: HashMap<String, usize> = HashMap::new();
@@ -196,7 +288,9 @@ fn join(files: &[EntryFile], foreign: Option<KnowledgeFile>) -> Joined<Knowledge
                 known.insert(item.key(), entries.len());
                 entries.push((item, place.into_iter().collect()));
             }
-            (Some(_), Some(place)) if files[place.file].is_markdown() => joined.spent.push(place.file),
+            (Some(_), Some(place)) if files[place.file].is_markdown() => {
+                joined.spent.push(place.file)
+            }
             (Some(at), Some(place)) => {
                 let (entry, places) = &mut entries[*at];
                 *entry = entry.both(&item);
@@ -212,8 +306,16 @@ fn join(files: &[EntryFile], foreign: Option<KnowledgeFile>) -> Joined<Knowledge
         }
         entry.add_to(&mut joined.document);
     }
-    joined.document.patterns.successful.sort_by_key(|one| one.learned_at);
-    joined.document.patterns.failed.sort_by_key(|one| one.learned_at);
+    joined
+        .document
+        .patterns
+        .successful
+        .sort_by_key(|one| one.learned_at);
+    joined
+        .document
+        .patterns
+        .failed
+        .sort_by_key(|one| one.learned_at);
     joined.document.decisions.sort_by_key(|one| one.learned_at);
     joined.document.break_rings();
     joined
@@ -250,23 +352,38 @@ impl Invariant {
 
     /// Makes an invariant: a text alone if nothing more is known.
     fn from_full(full: Box<FullInvariant>) -> Self {
-        let is_text =
-            full.check.is_none() && full.severity.is_none() && full.trace == Trace::default() && full.other.is_empty();
-        if is_text { Self::Text(full.text) } else { Self::Full(full) }
+        let is_text = full.check.is_none()
+            && full.severity.is_none()
+            && full.trace == Trace::default()
+            && full.other.is_empty();
+        if is_text {
+            Self::Text(full.text)
+        } else {
+            Self::Full(full)
+        }
     }
 }
 
 impl KnowledgeFile {
-    /// Ends each ring of entries that supersede each other, as two branches can leave them: the last one learned holds.
+    /// Ends each ring of entries that supersede each other, as two branches can leave them: the
+    /// last one learned holds.
     fn break_rings(&mut self) {
         let links: HashMap<String, (String, Option<Time>)> = self
             .entries()
-            .filter_map(|entry| Some((entry.id(), (entry.trace.superseded_by.clone()?, entry.learned_at))))
+            .filter_map(|entry| {
+                Some((
+                    entry.id(),
+                    (entry.trace.superseded_by.clone()?, entry.learned_at),
+                ))
+            })
             .collect();
         let holds = |id: &String| {
             let mut ring = vec![(links[id].1, id)];
             let mut next = &links[id].0;
-            while let Some((by, learned_at)) = links.get(next).filter(|_| next != id && ring.len() <= links.len()) {
+            while let Some((by, learned_at)) = links
+                .get(next)
+                .filter(|_| next != id && ring.len() <= links.len())
+            {
                 ring.push((*learned_at, next));
                 next = by;
             }

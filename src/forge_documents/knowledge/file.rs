@@ -110,7 +110,8 @@ pub enum Invariant {
 pub struct FullInvariant {
     /// What must hold: 1 to 4,000 characters.
     pub text: String,
-    /// A command that ends with 0 if it holds. It is run without a shell unless it begins with `sh:`.
+    /// A command that ends with 0 if it holds. It is run without a shell unless it begins with
+    /// `sh:`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<String>,
     /// How bad it is if it does not hold: `error` (the default), `warning` or `info`.
@@ -210,7 +211,9 @@ pub struct Trace {
 }
 
 /// What kind of entry it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Something that works.
@@ -270,7 +273,11 @@ impl<'a> From<&'a Successful> for KnowledgeEntry<'a> {
     fn from(entry: &'a Successful) -> Self {
         Self {
             kind: Kind::Successful,
-            texts: [("context", &entry.context), ("approach", &entry.approach), ("", "")],
+            texts: [
+                ("context", &entry.context),
+                ("approach", &entry.approach),
+                ("", ""),
+            ],
             learned_at: Some(entry.learned_at),
             trace: &entry.trace,
         }
@@ -281,7 +288,11 @@ impl<'a> From<&'a Failed> for KnowledgeEntry<'a> {
     fn from(entry: &'a Failed) -> Self {
         Self {
             kind: Kind::Failed,
-            texts: [("context", &entry.context), ("issue", &entry.issue), ("resolution", &entry.resolution)],
+            texts: [
+                ("context", &entry.context),
+                ("issue", &entry.issue),
+                ("resolution", &entry.resolution),
+            ],
             learned_at: Some(entry.learned_at),
             trace: &entry.trace,
         }
@@ -292,7 +303,11 @@ impl<'a> From<&'a Decision> for KnowledgeEntry<'a> {
     fn from(entry: &'a Decision) -> Self {
         Self {
             kind: Kind::Decision,
-            texts: [("context", &entry.context), ("decision", &entry.decision), ("rationale", &entry.rationale)],
+            texts: [
+                ("context", &entry.context),
+                ("decision", &entry.decision),
+                ("rationale", &entry.rationale),
+            ],
             learned_at: Some(entry.learned_at),
             trace: &entry.trace,
         }
@@ -322,7 +337,8 @@ static NO_TRACE: Trace = Trace {
 };
 
 impl KnowledgeFile {
-    /// Returns every entry, in the order of the file: what works, what does not, decisions, invariants.
+    /// Returns every entry, in the order of the file: what works, what does not, decisions,
+    /// invariants.
     pub fn entries(&self) -> impl Iterator<Item = KnowledgeEntry<'_>> {
         let successful = self.patterns.successful.iter().map(KnowledgeEntry::from);
         let failed = self.patterns.failed.iter().map(KnowledgeEntry::from);
@@ -341,14 +357,24 @@ impl KnowledgeFile {
 
     /// Returns the trace of the entry at a place in the order of [`Self::entries`], to be changed.
     pub fn trace_mut(&mut self, at: usize) -> Option<&mut Trace> {
-        let successful = self.patterns.successful.iter_mut().map(|entry| &mut entry.trace);
-        let failed = self.patterns.failed.iter_mut().map(|entry| &mut entry.trace);
+        let successful = self
+            .patterns
+            .successful
+            .iter_mut()
+            .map(|entry| &mut entry.trace);
+        let failed = self
+            .patterns
+            .failed
+            .iter_mut()
+            .map(|entry| &mut entry.trace);
         let decisions = self.decisions.iter_mut().map(|entry| &mut entry.trace);
         let before = successful.len() + failed.len() + decisions.len();
         if at < before {
             successful.chain(failed).chain(decisions).nth(at)
         } else {
-            self.invariants.get_mut(at - before).map(Invariant::trace_mut)
+            self.invariants
+                .get_mut(at - before)
+                .map(Invariant::trace_mut)
         }
     }
 
@@ -366,7 +392,8 @@ impl KnowledgeFile {
         let mut ids = std::collections::HashSet::new();
         for (at, entry) in self.entries().enumerate() {
             for (name, value) in entry.texts() {
-                text::check(name, value, text::limit(name)).map_err(|why| format!("entry {}: {why}", at + 1))?;
+                text::check(name, value, text::limit(name))
+                    .map_err(|why| format!("entry {}: {why}", at + 1))?;
             }
             if let Some(id) = &entry.trace.id
                 && !ids.insert((entry.kind, id.as_str()))
@@ -402,7 +429,10 @@ mod tests {
         assert_eq!(file.invariants[1].check(), Some("true"));
         assert!(file.invariants[0].is_error() && !file.invariants[1].is_error());
         let twice = text.replace(r#""seen":2"#, r#""seen":2,"seen":3"#);
-        assert!(serde_json::from_str::<KnowledgeFile>(&twice).is_err(), "a duplicate member");
+        assert!(
+            serde_json::from_str::<KnowledgeFile>(&twice).is_err(),
+            "a duplicate member"
+        );
     }
 
     #[test]
@@ -410,8 +440,13 @@ mod tests {
         let mut file: KnowledgeFile = serde_json::from_str(RFC).unwrap();
         let worked_out = file.entries().next().unwrap().id();
         assert_eq!(worked_out.len(), 25);
-        file.patterns.successful[0].approach = " Add to  sx9-harness/src/nats/subjects.rs,\n run tests ".into();
-        assert_eq!(file.entries().next().unwrap().id(), worked_out, "blanks do not matter");
+        file.patterns.successful[0].approach =
+            " Add to  sx9-harness/src/nats/subjects.rs,\n run tests ".into();
+        assert_eq!(
+            file.entries().next().unwrap().id(),
+            worked_out,
+            "blanks do not matter"
+        );
         file.patterns.successful[0].approach.push('!');
         assert_ne!(file.entries().next().unwrap().id(), worked_out);
         file.patterns.successful[0].trace.id = Some("given".into());
@@ -427,7 +462,9 @@ mod tests {
         assert!(file.validate().is_err());
         file.patterns.failed[0].context = "é".repeat(500);
         file.validate().unwrap();
-        file.patterns.successful.push(file.patterns.successful[0].clone());
+        file.patterns
+            .successful
+            .push(file.patterns.successful[0].clone());
         file.validate().unwrap();
         for entry in &mut file.patterns.successful {
             entry.trace.id = Some("same".into());

@@ -17,8 +17,8 @@ const B: f64 = 0.75;
 pub struct Search {
     /// The words to search for. Without any, the newest entries are found.
     ///
-    /// If no entry has one of the words, they may be an id, or at least its first 6 characters: then that entry is
-    /// found, even if it is superseded.
+    /// If no entry has one of the words, they may be an id, or at least its first 6 characters:
+    /// then that entry is found, even if it is superseded.
     #[serde(default)]
     pub query: String,
     /// How many entries to return at most; 10 if absent.
@@ -129,7 +129,8 @@ impl KnowledgeFile {
                 if *count > 0 {
                     let (count, holding) = (f64::from(*count), f64::from(*holding));
                     let rarity = (1.0 + (number - holding + 0.5) / (holding + 0.5)).ln();
-                    score += rarity * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * f64::from(length) / average));
+                    score += rarity * count * (K1 + 1.0)
+                        / (count + K1 * (1.0 - B + B * f64::from(length) / average));
                 }
             }
             if score > 0.0 || terms.is_empty() {
@@ -144,11 +145,21 @@ impl KnowledgeFile {
         }
         let total = hits.len();
         hits.sort_by(|(left, a, a_id), (right, b, b_id)| {
-            right.total_cmp(left).then_with(|| b.fresh_at().cmp(&a.fresh_at())).then_with(|| a_id.cmp(b_id))
+            right
+                .total_cmp(left)
+                .then_with(|| b.fresh_at().cmp(&a.fresh_at()))
+                .then_with(|| a_id.cmp(b_id))
         });
         hits.truncate(search.limit.unwrap_or(10));
-        let entries = hits.into_iter().map(|(score, entry, id)| Hit::of(&entry, id, score)).collect();
-        SearchHit { entries, total, etag: None }
+        let entries = hits
+            .into_iter()
+            .map(|(score, entry, id)| Hit::of(&entry, id, score))
+            .collect();
+        SearchHit {
+            entries,
+            total,
+            etag: None,
+        }
     }
 
     /// Returns the entries whose id a query is or begins.
@@ -157,8 +168,12 @@ impl KnowledgeFile {
         if begin.len() < LEAST_OF_ID {
             return Vec::new();
         }
-        let entries = self.entries().filter(|entry| search.kinds.is_empty() || search.kinds.contains(&entry.kind));
-        let found = entries.map(|entry| (entry.id(), entry)).filter(|(id, _)| id.starts_with(begin));
+        let entries = self
+            .entries()
+            .filter(|entry| search.kinds.is_empty() || search.kinds.contains(&entry.kind));
+        let found = entries
+            .map(|entry| (entry.id(), entry))
+            .filter(|(id, _)| id.starts_with(begin));
         found.map(|(id, entry)| (0.0, entry, id)).collect()
     }
 }
@@ -170,7 +185,11 @@ impl Hit {
             kind: entry.kind,
             // Four decimals, so that a rounding error in the last digits does not show.
             score: (score * 10_000.0).round() / 10_000.0,
-            texts: entry.texts().iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect(),
+            texts: entry
+                .texts()
+                .iter()
+                .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
+                .collect(),
             learned_at: entry.learned_at,
             last_confirmed_at: entry.trace.last_confirmed_at,
             paths: entry.trace.paths.clone(),
@@ -189,15 +208,25 @@ mod tests {
         let mut file: KnowledgeFile = serde_json::from_str(r#"{"schema_version":"1.0"}"#).unwrap();
         for (at, (context, approach)) in all.iter().enumerate() {
             let now = Time::parse(&format!("2025-12-24T10:{at:02}:00Z")).unwrap();
-            let what = What::Successful { context: (*context).into(), approach: (*approach).into() };
+            let what = What::Successful {
+                context: (*context).into(),
+                approach: (*approach).into(),
+            };
             file.add(&Learning::new(what), now).unwrap();
         }
         file
     }
 
     fn contexts(file: &KnowledgeFile, query: &str) -> Vec<String> {
-        let found = file.search(&Search { query: query.into(), ..Search::default() });
-        found.entries.into_iter().map(|hit| hit.texts["context"].clone()).collect()
+        let found = file.search(&Search {
+            query: query.into(),
+            ..Search::default()
+        });
+        found
+            .entries
+            .into_iter()
+            .map(|hit| hit.texts["context"].clone())
+            .collect()
     }
 
     #[test]
@@ -215,7 +244,8 @@ mod tests {
     #[test]
     fn paths_are_searched_by_their_parts() {
         let mut file = file(&[("a", "b"), ("c", "d")]);
-        file.patterns.successful[0].trace.paths = vec!["crates/sx9-harness/src/nats/subjects.rs".into()];
+        file.patterns.successful[0].trace.paths =
+            vec!["crates/sx9-harness/src/nats/subjects.rs".into()];
         assert_eq!(contexts(&file, "subjects.rs"), ["a"]);
     }
 
@@ -223,7 +253,11 @@ mod tests {
     fn equally_good_ones_come_newest_first_and_always_alike() {
         let file = file(&[("old", "same"), ("mid", "same"), ("new", "same")]);
         assert_eq!(contexts(&file, "same"), ["new", "mid", "old"]);
-        assert_eq!(contexts(&file, ""), ["new", "mid", "old"], "without words too");
+        assert_eq!(
+            contexts(&file, ""),
+            ["new", "mid", "old"],
+            "without words too"
+        );
         let mut shuffled = file.clone();
         shuffled.patterns.successful.reverse();
         assert_eq!(contexts(&shuffled, "same"), contexts(&file, "same"));
@@ -239,13 +273,26 @@ mod tests {
     #[test]
     fn what_is_superseded_is_found_only_when_asked_for() {
         let mut file = file(&[("old", "same"), ("new", "same")]);
-        let old = file.patterns.successful.iter_mut().find(|entry| entry.context == "old").unwrap();
+        let old = file
+            .patterns
+            .successful
+            .iter_mut()
+            .find(|entry| entry.context == "old")
+            .unwrap();
         old.trace.superseded_by = Some("x".into());
         assert_eq!(contexts(&file, "same"), ["new"]);
-        let search = Search { query: "same".into(), superseded: true, limit: Some(1), kinds: vec![] };
+        let search = Search {
+            query: "same".into(),
+            superseded: true,
+            limit: Some(1),
+            kinds: vec![],
+        };
         let found = file.search(&search);
         assert_eq!((found.total, found.entries.len()), (2, 1));
-        let search = Search { kinds: vec![Kind::Failed], ..Search::default() };
+        let search = Search {
+            kinds: vec![Kind::Failed],
+            ..Search::default()
+        };
         assert_eq!(file.search(&search).total, 0);
     }
 
@@ -254,15 +301,37 @@ mod tests {
         let mut file = file(&[("first", "a"), ("second", "b")]);
         let id = file.entries().next().unwrap().id();
         for query in [id.as_str(), &id[..6], &format!(" {} ", &id[..8])] {
-            let found = file.search(&Search { query: query.into(), ..Search::default() });
-            assert_eq!((found.total, found.entries[0].id.as_str(), found.entries[0].score), (1, &*id, 0.0), "{query}");
+            let found = file.search(&Search {
+                query: query.into(),
+                ..Search::default()
+            });
+            assert_eq!(
+                (
+                    found.total,
+                    found.entries[0].id.as_str(),
+                    found.entries[0].score
+                ),
+                (1, &*id, 0.0),
+                "{query}"
+            );
         }
-        assert!(contexts(&file, &id[..5]).is_empty(), "too little may begin any id");
+        assert!(
+            contexts(&file, &id[..5]).is_empty(),
+            "too little may begin any id"
+        );
         assert!(contexts(&file, &format!("{id}x")).is_empty());
-        let failed = Search { query: id.clone(), kinds: vec![Kind::Failed], ..Search::default() };
+        let failed = Search {
+            query: id.clone(),
+            kinds: vec![Kind::Failed],
+            ..Search::default()
+        };
         assert_eq!(file.search(&failed).total, 0);
         file.patterns.successful[0].trace.superseded_by = Some("x".into());
-        assert_eq!(contexts(&file, &id), ["first"], "who names it is told what took its place");
+        assert_eq!(
+            contexts(&file, &id),
+            ["first"],
+            "who names it is told what took its place"
+        );
         // Words come first.
         file.patterns.successful[1].context = format!("second, after {id}");
         assert_eq!(contexts(&file, &id), [format!("second, after {id}")]);

@@ -18,7 +18,10 @@ pub fn check(name: &str, text: &str, limit: usize) -> Result<(), String> {
         Err(format!("{name} is empty"))
     } else if count > limit {
         Err(format!("{name} has {count} characters, more than {limit}"))
-    } else if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t' | '\r')) {
+    } else if text
+        .chars()
+        .any(|c| c.is_control() && !matches!(c, '\n' | '\t' | '\r'))
+    {
         Err(format!("{name} has a control character in it"))
     } else {
         Ok(())
@@ -32,7 +35,8 @@ pub fn check(name: &str, text: &str, limit: usize) -> Result<(), String> {
 pub fn stored(name: &str, text: &str) -> Result<String> {
     let text: String = text.replace("\r\n", "\n").nfc().collect();
     let text = text.trim();
-    check(name, text, limit(name)).map_err(|why| Error::usage(format!("{why}: shorten or mend the text")))?;
+    check(name, text, limit(name))
+        .map_err(|why| Error::usage(format!("{why}: shorten or mend the text")))?;
     Ok(text.to_owned())
 }
 
@@ -40,7 +44,9 @@ pub fn stored(name: &str, text: &str) -> Result<String> {
 ///
 /// The texts are in NFC, one on each line, with runs of blanks replaced by one blank.
 pub fn id<'a>(texts: impl Iterator<Item = &'a str>) -> String {
-    let lines: Vec<String> = texts.map(|text| collapse_whitespace(&text.nfc().collect::<String>())).collect();
+    let lines: Vec<String> = texts
+        .map(|text| collapse_whitespace(&text.nfc().collect::<String>()))
+        .collect();
     triv::sch(lines.join("\n").as_bytes())
 }
 
@@ -49,8 +55,14 @@ pub fn id<'a>(texts: impl Iterator<Item = &'a str>) -> String {
 /// Nothing is allocated for words that are in lower case.
 pub fn words(text: &str, mut with: impl FnMut(&str)) {
     let mut lower = String::new();
-    for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
-        if word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {
+    for word in text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+    {
+        if word
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        {
             with(word);
         } else {
             lower.clear();
@@ -66,7 +78,10 @@ mod tests {
 
     #[test]
     fn texts_are_stored_trimmed_and_composed() {
-        assert_eq!(stored("context", "  e\u{301}te\u{301}\r\n x ").unwrap(), "été\n x");
+        assert_eq!(
+            stored("context", "  e\u{301}te\u{301}\r\n x ").unwrap(),
+            "été\n x"
+        );
         for wrong in ["", " \n ", "a\u{0}b", "\u{1b}[31m"] {
             assert!(stored("context", wrong).is_err(), "{wrong:?}");
         }
@@ -88,7 +103,14 @@ mod tests {
     #[test]
     fn words_are_in_lower_case() {
         let mut all = Vec::new();
-        words("Add to sx9-harness/src/NATS_Subjects.rs, Été!", |word| all.push(word.to_owned()));
-        assert_eq!(all, ["add", "to", "sx9", "harness", "src", "nats", "subjects", "rs", "été"]);
+        words("Add to sx9-harness/src/NATS_Subjects.rs, Été!", |word| {
+            all.push(word.to_owned())
+        });
+        assert_eq!(
+            all,
+            [
+                "add", "to", "sx9", "harness", "src", "nats", "subjects", "rs", "été"
+            ]
+        );
     }
 }

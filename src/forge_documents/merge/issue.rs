@@ -1,8 +1,9 @@
-//! Rules for issues: lists element by element, and values that a tracker has by the newer reading of it.
+//! Rules for issues: lists element by element, and values that a tracker has by the newer reading
+//! of it.
 //!
-//! Every clone reads the tracker on its own, so two branches often have two readings of one issue. The older one is
-//! no change of anybody's. `remote.changed` names the fields that were changed here and are not delivered yet: these
-//! are merged like everything else.
+//! Every clone reads the tracker on its own, so two branches often have two readings of one issue.
+//! The older one is no change of anybody's. `remote.changed` names the fields that were changed
+//! here and are not delivered yet: these are merged like everything else.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +13,24 @@ use helmdeck_forge_files::time::Time;
 use super::rules::name_of;
 
 /// Lists that are merged element by element; a removed element stays removed.
-const LISTS: [&str; 5] = ["labels", "features", "blocked_by", "aliases", "acceptance_criteria"];
+const LISTS: [&str; 5] = [
+    "labels",
+    "features",
+    "blocked_by",
+    "aliases",
+    "acceptance_criteria",
+];
 /// Fields that a tracker has as well.
-const MIRRORED: [&str; 8] = ["title", "description", "type", "state", "priority", "assignee", "milestone", "url"];
+const MIRRORED: [&str; 8] = [
+    "title",
+    "description",
+    "type",
+    "state",
+    "priority",
+    "assignee",
+    "milestone",
+    "url",
+];
 /// The member of an issue about its counterpart in a tracker.
 const REMOTE: &str = "remote";
 /// The fields that were changed here since the tracker was read.
@@ -30,12 +46,17 @@ pub(super) struct Sides<'a> {
 
 impl<'a> Sides<'a> {
     /// Returns the versions, if both are issues.
-    pub(super) fn of(base: Option<&'a Members>, ours: &'a Members, theirs: &'a Members) -> Option<Self> {
+    pub(super) fn of(
+        base: Option<&'a Members>,
+        ours: &'a Members,
+        theirs: &'a Members,
+    ) -> Option<Self> {
         let both = ours.0.contains_key("linear_id") && theirs.0.contains_key("linear_id");
         both.then_some(Self { base, ours, theirs })
     }
 
-    /// Returns the merged value of a member: `None` if the general rules apply, an inner `None` if it is gone.
+    /// Returns the merged value of a member: `None` if the general rules apply, an inner `None` if
+    /// it is gone.
     pub(super) fn member(&self, name: &str) -> Option<Option<Json>> {
         let (ours, theirs) = (self.ours.0.get(name), self.theirs.0.get(name));
         if LISTS.contains(&name) {
@@ -59,23 +80,33 @@ impl<'a> Sides<'a> {
         // Of two equally new readings with different values, somebody chose one in a merge.
         let is_reading = !is_same
             && MIRRORED.contains(&name)
-            && [self.ours, self.theirs].iter().all(|side| changed(side).iter().all(|one| one != name));
+            && [self.ours, self.theirs]
+                .iter()
+                .all(|side| changed(side).iter().all(|one| one != name));
         // A value that the newer reading lacks may be one that the tracker has no place for.
         let read = newer.0.get(name).filter(|value| **value != Json::Null);
         read.filter(|_| is_reading).map(|value| Some(value.clone()))
     }
 
-    /// Returns the side with the newer reading of the same issue of a tracker, and whether both are equally new.
+    /// Returns the side with the newer reading of the same issue of a tracker, and whether both are
+    /// equally new.
     fn newer(&self) -> Option<(&'a Members, bool)> {
         let (our, their) = (remote(self.ours)?, remote(self.theirs)?);
         if our.0.get("id")? != their.0.get("id")? {
             return None;
         }
-        let (at, other) = (time(our.0.get("updated_at")?)?, time(their.0.get("updated_at")?)?);
-        Some((if other > at { self.theirs } else { self.ours }, other == at))
+        let (at, other) = (
+            time(our.0.get("updated_at")?)?,
+            time(their.0.get("updated_at")?)?,
+        );
+        Some((
+            if other > at { self.theirs } else { self.ours },
+            other == at,
+        ))
     }
 
-    /// Returns the names of undelivered changes: those of both sides, without those that one side delivered.
+    /// Returns the names of undelivered changes: those of both sides, without those that one side
+    /// delivered.
     ///
     /// A value that was changed again since is not delivered yet.
     fn undelivered(&self) -> BTreeSet<String> {
@@ -87,27 +118,38 @@ impl<'a> Sides<'a> {
                 (true, false) => self.ours,
                 _ => self.theirs,
             };
-            !was.contains(*name) || self.base.and_then(|base| base.0.get(*name)) != side.0.get(*name)
+            !was.contains(*name)
+                || self.base.and_then(|base| base.0.get(*name)) != side.0.get(*name)
         };
-        ours.iter().chain(&theirs).filter(is_there).cloned().collect()
+        ours.iter()
+            .chain(&theirs)
+            .filter(is_there)
+            .cloned()
+            .collect()
     }
 
-    /// Returns what is known of the counterpart: by the newer reading, with the undelivered changes of both.
+    /// Returns what is known of the counterpart: by the newer reading, with the undelivered changes
+    /// of both.
     fn remote(&self, newer: &Members) -> Option<Json> {
         let mut merged = remote(newer)?.clone();
         let all = self.undelivered();
         if all.is_empty() {
             merged.0.shift_remove(CHANGED);
         } else {
-            merged.0.insert(CHANGED.to_owned(), Json::Array(all.into_iter().map(Json::String).collect()));
+            merged.0.insert(
+                CHANGED.to_owned(),
+                Json::Array(all.into_iter().map(Json::String).collect()),
+            );
         }
         Some(Json::Object(merged))
     }
 }
 
-/// Joins the lists of an issue with those of changes whose common ancestor is not known: no element is removed.
+/// Joins the lists of an issue with those of changes whose common ancestor is not known: no element
+/// is removed.
 ///
-/// Members of `changes` that are lists of issues become the joined lists; the others stay as they are.
+/// Members of `changes` that are lists of issues become the joined lists; the others stay as they
+/// are.
 pub fn join_lists(issue: &Members, changes: &mut Members) {
     for name in LISTS {
         if let Some(changed) = changes.0.get_mut(name) {
@@ -124,8 +166,17 @@ fn remote(issue: &Members) -> Option<&Members> {
 }
 
 fn changed(issue: &Members) -> Vec<String> {
-    let name = |item: &'_ Json| if let Json::String(name) = item { Some(name.clone()) } else { None };
-    items(remote(issue).and_then(|remote| remote.0.get(CHANGED))).iter().filter_map(name).collect()
+    let name = |item: &'_ Json| {
+        if let Json::String(name) = item {
+            Some(name.clone())
+        } else {
+            None
+        }
+    };
+    items(remote(issue).and_then(|remote| remote.0.get(CHANGED)))
+        .iter()
+        .filter_map(name)
+        .collect()
 }
 
 pub(super) fn items(value: Option<&Json>) -> &[Json] {
@@ -142,7 +193,8 @@ fn time(value: &Json) -> Option<Time> {
     }
 }
 
-/// Merges two lists by the names of their elements. An element that one side removed and the other changed stays.
+/// Merges two lists by the names of their elements. An element that one side removed and the other
+/// changed stays.
 pub(super) fn list(base: &[Json], ours: &[Json], theirs: &[Json]) -> Vec<Json> {
     let find = |all: &'_ [Json], name: &str| all.iter().position(|item| name_of(item) == *name);
     let mut merged: Vec<Json> = Vec::with_capacity(ours.len() + theirs.len());
@@ -176,7 +228,8 @@ fn one<'a>(base: Option<&Json>, ours: &'a Json, theirs: &'a Json) -> &'a Json {
         return theirs;
     }
     let done = |item: &Json| matches!(item, Json::Object(members) if members.0.get("done") == Some(&Json::Bool(true)));
-    let says_more = done(theirs) && !done(ours) || matches!((ours, theirs), (Json::String(_), Json::Object(_)));
+    let says_more =
+        done(theirs) && !done(ours) || matches!((ours, theirs), (Json::String(_), Json::Object(_)));
     if says_more { theirs } else { ours }
 }
 
@@ -189,9 +242,18 @@ mod tests {
     const PATH: &str = ".forge/linear/issues/SX9-1.json";
 
     fn merged(base: &Value, ours: &Value, theirs: &Value) -> (Value, Vec<String>) {
-        let bytes = |value: &Value| if value.is_null() { Vec::new() } else { serde_json::to_vec(value).unwrap() };
+        let bytes = |value: &Value| {
+            if value.is_null() {
+                Vec::new()
+            } else {
+                serde_json::to_vec(value).unwrap()
+            }
+        };
         let merged = merge(PATH, &bytes(base), &bytes(ours), &bytes(theirs));
-        (serde_json::from_slice(&merged.bytes).unwrap(), merged.conflicts)
+        (
+            serde_json::from_slice(&merged.bytes).unwrap(),
+            merged.conflicts,
+        )
     }
 
     fn issue(title: &str, updated: u8, changed: &[&str]) -> Value {
@@ -213,9 +275,16 @@ mod tests {
             (Value::Null, &newer, &older),
         ] {
             let (found, conflicts) = merged(&base, ours, theirs);
-            assert_eq!((&found["title"], &found["remote"], conflicts.len()), (&json!("newer"), &newer["remote"], 0));
+            assert_eq!(
+                (&found["title"], &found["remote"], conflicts.len()),
+                (&json!("newer"), &newer["remote"], 0)
+            );
         }
-        assert_eq!(merged(&Value::Null, &newer, &older).0["created_at"], "2026-01-01T00:00:01Z", "the earlier");
+        assert_eq!(
+            merged(&Value::Null, &newer, &older).0["created_at"],
+            "2026-01-01T00:00:01Z",
+            "the earlier"
+        );
     }
 
     #[test]
@@ -223,7 +292,10 @@ mod tests {
         let with = |branch: Value| json!({"linear_id": "SX9-1", "title": "t", "git_refs": {"branch": branch}});
         for (ours, theirs) in [(json!("b"), Value::Null), (Value::Null, json!("b"))] {
             let (found, conflicts) = merged(&Value::Null, &with(ours), &with(theirs));
-            assert_eq!((&found["git_refs"]["branch"], conflicts.len()), (&json!("b"), 0));
+            assert_eq!(
+                (&found["git_refs"]["branch"], conflicts.len()),
+                (&json!("b"), 0)
+            );
         }
     }
 
@@ -247,7 +319,11 @@ mod tests {
         let (found, conflicts) = merged(&base, &ours, &theirs);
         assert_eq!(conflicts, Vec::<String>::new());
         assert_eq!(found["labels"], json!(["b", "c", "d"]));
-        let criterion = |text: &str, done: bool| json!({"text": text, "done": done, "evidence": null});
-        assert_eq!(found["acceptance_criteria"], json!([criterion("one", true), criterion("three", false)]));
+        let criterion =
+            |text: &str, done: bool| json!({"text": text, "done": done, "evidence": null});
+        assert_eq!(
+            found["acceptance_criteria"],
+            json!([criterion("one", true), criterion("three", false)])
+        );
     }
 }

@@ -14,7 +14,12 @@ use helmdeck_forge_files::time::Time;
 /// Members that belong together: by whom, when and where a feature was verified.
 ///
 /// They all come from one side.
-const SEEN: [&str; 4] = ["evidence", "verified_at", "verified_commit", "verified_code_tree"];
+const SEEN: [&str; 4] = [
+    "evidence",
+    "verified_at",
+    "verified_commit",
+    "verified_code_tree",
+];
 /// Members about the status of a feature. They come from one side too, if that side knows more.
 const OF_STATUS: [&str; 4] = ["status", "regressed_at", "regressed_before", "reason"];
 /// Maximum depth of nested values.
@@ -34,7 +39,10 @@ pub struct Merged {
 /// `base` is their common ancestor; it is empty if each side created the file.
 #[must_use]
 pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
-    let all_of = |bytes: &[u8], conflicts: Vec<String>| Merged { bytes: bytes.to_vec(), conflicts };
+    let all_of = |bytes: &[u8], conflicts: Vec<String>| Merged {
+        bytes: bytes.to_vec(),
+        conflicts,
+    };
     if ours == theirs || theirs == base {
         return all_of(ours, Vec::new());
     }
@@ -54,12 +62,25 @@ pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
         (Err(why), _) | (_, Err(why)) => return all_of(ours, vec![why]),
     };
     if is_removed(&our) != is_removed(&their) {
-        return all_of(ours, vec!["one side removed it, and the other changed it".to_owned()]);
+        return all_of(
+            ours,
+            vec!["one side removed it, and the other changed it".to_owned()],
+        );
     }
     // Without a common ancestor, everything is new on both sides: that loses nothing.
     let base: Option<Json> = serde_json::from_slice(base).ok();
     let mut conflicts = Vec::new();
-    let merged = value(base.as_ref(), &our, &their, JsonPath { path: "", depth: 0, newer: None }, &mut conflicts);
+    let merged = value(
+        base.as_ref(),
+        &our,
+        &their,
+        JsonPath {
+            path: "",
+            depth: 0,
+            newer: None,
+        },
+        &mut conflicts,
+    );
     let bytes = print(path, &merged).unwrap_or_default();
     match check(&bytes) {
         Ok(()) => Merged { bytes, conflicts },
@@ -70,9 +91,20 @@ pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
     }
 }
 
-/// Joins two versions of an entry that have no common ancestor. Where they differ, the newer one counts, or else ours.
+/// Joins two versions of an entry that have no common ancestor. Where they differ, the newer one
+/// counts, or else ours.
 pub(crate) fn union(ours: &Json, theirs: &Json) -> Json {
-    value(None, ours, theirs, JsonPath { path: "", depth: 0, newer: None }, &mut Vec::new())
+    value(
+        None,
+        ours,
+        theirs,
+        JsonPath {
+            path: "",
+            depth: 0,
+            newer: None,
+        },
+        &mut Vec::new(),
+    )
 }
 
 /// Says whether an entry is all that is left of a feature that was removed.
@@ -85,7 +117,9 @@ fn is_removed(entry: &Json) -> bool {
 /// The memory may be below the root of the repository.
 fn is_in(path: &str, folder: &str) -> bool {
     let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
-    parent.strip_suffix(folder).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+    parent
+        .strip_suffix(folder)
+        .is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
 }
 
 fn print(path: &str, merged: &Json) -> Result<Vec<u8>, serde_json::Error> {
@@ -101,8 +135,13 @@ fn check(path: &str, bytes: &[u8]) -> Result<(), String> {
         match decode::<D>(bytes) {
             Ok((_, false)) => Ok(()),
             Ok((_, true)) => Err("a newer program wrote it".to_owned()),
-            Err(Unreadable::Newer(version)) => Err(format!("a newer program wrote it, with version {version}")),
-            Err(Unreadable::Damaged(damage)) => Err(format!("{}:{}: {}", damage.line, damage.column, damage.what)),
+            Err(Unreadable::Newer(version)) => {
+                Err(format!("a newer program wrote it, with version {version}"))
+            }
+            Err(Unreadable::Damaged(damage)) => Err(format!(
+                "{}:{}: {}",
+                damage.line, damage.column, damage.what
+            )),
         }
     }
     match path {
@@ -111,7 +150,9 @@ fn check(path: &str, bytes: &[u8]) -> Result<(), String> {
         _ if is_in(path, ISSUES) => typed::<Issue>(bytes),
         _ => {
             let text = helmdeck_forge_files::files::text(bytes).map_err(|damage| damage.what)?;
-            serde_json::from_str::<Json>(text).map(drop).map_err(|error| error.to_string())
+            serde_json::from_str::<Json>(text)
+                .map(drop)
+                .map_err(|error| error.to_string())
         }
     }
 }
@@ -132,7 +173,13 @@ struct JsonPath<'a> {
     newer: Option<Newer>,
 }
 
-fn value(base: Option<&Json>, ours: &Json, theirs: &Json, place: JsonPath<'_>, conflicts: &mut Vec<String>) -> Json {
+fn value(
+    base: Option<&Json>,
+    ours: &Json,
+    theirs: &Json,
+    place: JsonPath<'_>,
+    conflicts: &mut Vec<String>,
+) -> Json {
     if ours == theirs || base == Some(theirs) {
         return ours.clone();
     }
@@ -180,17 +227,32 @@ fn object(
     let newer = newer(ours, theirs).or(place.newer);
     let was = |name: &str| base.and_then(|base| base.0.get(name));
     let feature = ours.0.contains_key("status");
-    let settled = [(ours, theirs), (theirs, ours)].into_iter().find(|(pass, fail)| recovered(pass, fail));
+    let settled = [(ours, theirs), (theirs, ours)]
+        .into_iter()
+        .find(|(pass, fail)| recovered(pass, fail));
     let settled = settled.map(|(pass, _)| pass);
     let issue = Sides::of(base, ours, theirs);
     let mut merged = Members::default();
     // Ours first, then the ones that only they have, each in its order.
-    let names = ours.0.keys().chain(theirs.0.keys().filter(|name| !ours.0.contains_key(*name)));
+    let names = ours
+        .0
+        .keys()
+        .chain(theirs.0.keys().filter(|name| !ours.0.contains_key(*name)));
     for name in names {
-        let path = if place.path.is_empty() { name.clone() } else { format!("{}/{name}", place.path) };
-        let place = JsonPath { path: &path, depth: place.depth + 1, newer };
+        let path = if place.path.is_empty() {
+            name.clone()
+        } else {
+            format!("{}/{name}", place.path)
+        };
+        let place = JsonPath {
+            path: &path,
+            depth: place.depth + 1,
+            newer,
+        };
         if let Some(pass) = settled.filter(|_| OF_STATUS.contains(&name.as_str())) {
-            merged.0.extend(pass.0.get(name).map(|value| (name.clone(), value.clone())));
+            merged
+                .0
+                .extend(pass.0.get(name).map(|value| (name.clone(), value.clone())));
             continue;
         }
         if let Some(value) = issue.and_then(|issue| issue.member(name)) {
@@ -199,27 +261,38 @@ fn object(
         }
         let one = match (ours.0.get(name), theirs.0.get(name)) {
             (Some(our), Some(their)) => Some(match name.as_str() {
-                "status" if our != their && changed(was(name), our) && changed(was(name), their) => {
+                "status"
+                    if our != their && changed(was(name), our) && changed(was(name), their) =>
+                {
                     Json::String("failing".to_owned())
                 }
                 "seen" => seen(was(name), our, their, base.is_some()),
-                "last_confirmed_at" | "regressed_at" | "regressed_before" | "learned_at" | "updated_at"
-                | "synced_at" => later(our, their),
+                "last_confirmed_at" | "regressed_at" | "regressed_before" | "learned_at"
+                | "updated_at" | "synced_at" => later(our, their),
                 // Settled below, all together.
                 name if feature && SEEN.contains(&name) => our.clone(),
                 // If both are equally new, the origin of either is right: that is not a conflict.
                 "session" | "linear" | "commit" | "agent" | "reason" | "superseded_by" => {
                     let newer = newer.or(Some(Newer::Ours));
-                    value(was(name), our, their, JsonPath { newer, ..place }, conflicts)
+                    value(
+                        was(name),
+                        our,
+                        their,
+                        JsonPath { newer, ..place },
+                        conflicts,
+                    )
                 }
                 "schema_version" => version(our, their),
                 _ => value(was(name), our, their, place, conflicts),
             }),
-            // One side has it: it was added there, or taken away on the other, which counts unless it was changed.
-            (Some(only), None) | (None, Some(only)) => (was(name) != Some(only)).then(|| match name.as_str() {
-                "seen" => one_more(was(name), only, base.is_some()),
-                _ => only.clone(),
-            }),
+            // One side has it: it was added there, or taken away on the other, which counts unless
+            // it was changed.
+            (Some(only), None) | (None, Some(only)) => {
+                (was(name) != Some(only)).then(|| match name.as_str() {
+                    "seen" => one_more(was(name), only, base.is_some()),
+                    _ => only.clone(),
+                })
+            }
             (None, None) => None,
         };
         if let Some(one) = one {
@@ -242,7 +315,13 @@ fn object(
             Some(_) => Some(Newer::Ours),
             None => newer,
         };
-        whole(base.filter(|_| settled.is_none()), ours, theirs, &mut merged, newer);
+        whole(
+            base.filter(|_| settled.is_none()),
+            ours,
+            theirs,
+            &mut merged,
+            newer,
+        );
     }
     merged
 }
@@ -251,7 +330,9 @@ fn object(
 ///
 /// This happens after a rollback.
 fn recovered(pass: &Members, fail: &Members) -> bool {
-    let status = |members: &Members, word: &str| members.0.get("status") == Some(&Json::String(word.to_owned()));
+    let status = |members: &Members, word: &str| {
+        members.0.get("status") == Some(&Json::String(word.to_owned()))
+    };
     let at = |members: &Members, name: &str| members.0.get(name).and_then(time);
     status(pass, "passing")
         && status(fail, "failing")
@@ -263,9 +344,15 @@ fn recovered(pass: &Members, fail: &Members) -> bool {
 
 /// Takes the evidence of a feature from one side: the one that changed it, or verified it last.
 ///
-/// A feature that does not pass has no evidence. A feature whose tests are now others than those that ran does not
-/// pass.
-fn whole(base: Option<&Members>, ours: &Members, theirs: &Members, merged: &mut Members, newer: Option<Newer>) {
+/// A feature that does not pass has no evidence. A feature whose tests are now others than those
+/// that ran does not pass.
+fn whole(
+    base: Option<&Members>,
+    ours: &Members,
+    theirs: &Members,
+    merged: &mut Members,
+    newer: Option<Newer>,
+) {
     let same = |a: &Members, b: &Members| SEEN.iter().all(|name| a.0.get(*name) == b.0.get(*name));
     let both = same(ours, theirs);
     let from = match base {
@@ -275,11 +362,14 @@ fn whole(base: Option<&Members>, ours: &Members, theirs: &Members, merged: &mut 
         _ if newer == Some(Newer::Theirs) => theirs,
         _ => ours,
     };
-    let passing = |members: &Members| members.0.get("status") == Some(&Json::String("passing".to_owned()));
+    let passing =
+        |members: &Members| members.0.get("status") == Some(&Json::String("passing".to_owned()));
     // If both sides have the same pass, the tests of either side may be those that it ran.
     let ran = shown_by(merged) == shown_by(from) || both && shown_by(merged) == shown_by(theirs);
     if passing(merged) && !ran {
-        merged.0.insert("status".to_owned(), Json::String("failing".to_owned()));
+        merged
+            .0
+            .insert("status".to_owned(), Json::String("failing".to_owned()));
     } else if both {
         return;
     }
@@ -310,7 +400,8 @@ fn shown_by(feature: &Members) -> BTreeSet<&str> {
     }
 }
 
-/// Returns the name by which an element of a list is matched: its id, its key, the hash of its text, or else all of it.
+/// Returns the name by which an element of a list is matched: its id, its key, the hash of its
+/// text, or else all of it.
 pub(crate) fn name_of(item: &Json) -> String {
     let text = match item {
         Json::Object(members) => {
@@ -343,7 +434,9 @@ fn changed(base: Option<&Json>, now: &Json) -> bool {
 /// Returns which of two entries is newer, if their times tell.
 fn newer(ours: &Members, theirs: &Members) -> Option<Newer> {
     let at = |members: &Members| {
-        let times = ["learned_at", "verified_at", "last_confirmed_at"].iter().filter_map(|name| members.0.get(*name));
+        let times = ["learned_at", "verified_at", "last_confirmed_at"]
+            .iter()
+            .filter_map(|name| members.0.get(*name));
         times.filter_map(time).max()
     };
     match at(ours).cmp(&at(theirs)) {
@@ -361,7 +454,11 @@ fn time(value: &Json) -> Option<Time> {
 }
 
 fn later(ours: &Json, theirs: &Json) -> Json {
-    if time(theirs) > time(ours) { theirs.clone() } else { ours.clone() }
+    if time(theirs) > time(ours) {
+        theirs.clone()
+    } else {
+        ours.clone()
+    }
 }
 
 fn number(value: Option<&Json>) -> Option<u64> {
@@ -373,20 +470,40 @@ fn number(value: Option<&Json>) -> Option<u64> {
 
 /// Adds up how often either side saw something since.
 fn seen(base: Option<&Json>, ours: &Json, theirs: &Json, known: bool) -> Json {
-    let (Some(our), Some(their)) = (number(Some(ours)), number(Some(theirs))) else { return ours.clone() };
+    let (Some(our), Some(their)) = (number(Some(ours)), number(Some(theirs))) else {
+        return ours.clone();
+    };
     let was = number(base).unwrap_or(u64::from(known));
-    Json::Number(our.saturating_add(their).saturating_sub(was).max(our).max(their).into())
+    Json::Number(
+        our.saturating_add(their)
+            .saturating_sub(was)
+            .max(our)
+            .max(their)
+            .into(),
+    )
 }
 
 fn one_more(base: Option<&Json>, only: &Json, known: bool) -> Json {
     // The side without a count saw it once, as it was.
-    seen(base, only, &Json::Number(number(base).unwrap_or(1).into()), known)
+    seen(
+        base,
+        only,
+        &Json::Number(number(base).unwrap_or(1).into()),
+        known,
+    )
 }
 
 fn version(ours: &Json, theirs: &Json) -> Json {
     let parts = |value: &Json| match value {
-        Json::String(text) => text.split('.').map(|part| part.parse::<u64>().unwrap_or(0)).collect::<Vec<_>>(),
+        Json::String(text) => text
+            .split('.')
+            .map(|part| part.parse::<u64>().unwrap_or(0))
+            .collect::<Vec<_>>(),
         _ => Vec::new(),
     };
-    if parts(theirs) > parts(ours) { theirs.clone() } else { ours.clone() }
+    if parts(theirs) > parts(ours) {
+        theirs.clone()
+    } else {
+        ours.clone()
+    }
 }

@@ -24,12 +24,18 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { files: 10, lines: 400, commits: 10 }
+        Self {
+            files: 10,
+            lines: 400,
+            commits: 10,
+        }
     }
 }
 
 /// How far the work tree is from the checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, strum::Display)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, strum::Display,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Size {
@@ -44,10 +50,20 @@ pub enum Size {
 impl Size {
     /// Returns the size of a divergence.
     #[must_use]
-    pub const fn of(files: usize, lines: u64, commits: u64, touches_protected: bool, limits: &Limits) -> Self {
+    pub const fn of(
+        files: usize,
+        lines: u64,
+        commits: u64,
+        touches_protected: bool,
+        limits: &Limits,
+    ) -> Self {
         if files == 0 {
             Self::None
-        } else if files <= limits.files && lines <= limits.lines && commits <= limits.commits && !touches_protected {
+        } else if files <= limits.files
+            && lines <= limits.lines
+            && commits <= limits.commits
+            && !touches_protected
+        {
             Self::Small
         } else {
             Self::Large
@@ -56,7 +72,9 @@ impl Size {
 }
 
 /// How bad it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, strum::Display)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, strum::Display,
+)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum Class {
@@ -96,7 +114,11 @@ pub struct Decision {
 }
 
 /// The decision when something is unknown: row 0.
-pub const UNKNOWN: Decision = Decision { row: 0, class: Class::Unknown, action: Action::Pause };
+pub const UNKNOWN: Decision = Decision {
+    row: 0,
+    class: Class::Unknown,
+    action: Action::Pause,
+};
 
 /// Decides. Row 0, that something is unknown, is the caller's.
 #[must_use]
@@ -137,7 +159,14 @@ mod tests {
             touched_protected: Vec::new(),
             features_listed,
             regressions: vec!["A-001".to_owned(); regressions],
-            verify: Verify { command: None, ran: true, passed: verified, exit: None, ms: 0, output: String::new() },
+            verify: Verify {
+                command: None,
+                ran: true,
+                passed: verified,
+                exit: None,
+                ms: 0,
+                output: String::new(),
+            },
         }
     }
 
@@ -181,9 +210,14 @@ mod tests {
     #[test]
     fn the_size_turns_exactly_beyond_its_limits() {
         let limits = Limits::default();
-        let size = |files, lines, commits, protected| Size::of(files, lines, commits, protected, &limits);
+        let size =
+            |files, lines, commits, protected| Size::of(files, lines, commits, protected, &limits);
         assert_eq!(size(0, 0, 0, false), Size::None);
-        assert_eq!(size(0, 0, 99, false), Size::None, "commits that cancel each other out");
+        assert_eq!(
+            size(0, 0, 99, false),
+            Size::None,
+            "commits that cancel each other out"
+        );
         assert_eq!(size(1, 0, 0, false), Size::Small);
         assert_eq!(size(10, 400, 10, false), Size::Small);
         assert_eq!(size(11, 400, 10, false), Size::Large);

@@ -43,7 +43,10 @@ impl Token {
     /// Makes the record of a token.
     pub fn new(secret: &str, now: Time) -> Self {
         let until = jiff::Timestamp::from_second(now.0.as_second().saturating_add(TOKEN_SECONDS));
-        Self { sha256: hash(secret), until: until.map_or(now, Time) }
+        Self {
+            sha256: hash(secret),
+            until: until.map_or(now, Time),
+        }
     }
 
     /// Says whether this is the token, and is still valid.
@@ -79,8 +82,15 @@ mod tests {
         assert!(!token.accepts("secret", at("2025-12-24T12:15:01Z")));
         assert!(!token.accepts("Secret", at("2025-12-24T12:00:00Z")));
         assert!(!token.accepts("", at("2025-12-24T12:00:00Z")));
-        assert!(!serde_json::to_string(&token).unwrap().contains("\"secret\""));
+        assert!(
+            !serde_json::to_string(&token)
+                .unwrap()
+                .contains("\"secret\"")
+        );
         // From `printf secret | sha256sum`.
-        assert_eq!(token.sha256, "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b");
+        assert_eq!(
+            token.sha256,
+            "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"
+        );
     }
 }

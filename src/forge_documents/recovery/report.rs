@@ -32,7 +32,8 @@ pub struct Report {
     pub branch: Option<String>,
     /// The measures. Absent if there is no checkpoint to measure against.
     pub measures: Option<Measures>,
-    /// Whether a person has acknowledged these very reasons at this HEAD, so that no new pause is needed.
+    /// Whether a person has acknowledged these very reasons at this HEAD, so that no new pause is
+    /// needed.
     pub acknowledged: bool,
 }
 
@@ -50,7 +51,11 @@ pub struct Reason {
 
 impl From<Unknown> for Reason {
     fn from(reason: Unknown) -> Self {
-        Self { text: reason.text(), next: reason.next().to_owned(), reason }
+        Self {
+            text: reason.text(),
+            next: reason.next().to_owned(),
+            reason,
+        }
     }
 }
 
@@ -96,13 +101,17 @@ pub struct Verify {
 impl Report {
     /// Says whether work must pause.
     ///
-    /// A project that never had a checkpoint is young, not broken. On a branch without the checkpoint, as after a
-    /// rebase, only a target for a rollback is missing. Acknowledged reasons need no second answer.
+    /// A project that never had a checkpoint is young, not broken. On a branch without the
+    /// checkpoint, as after a rebase, only a target for a rollback is missing. Acknowledged reasons
+    /// need no second answer.
     #[must_use]
     pub fn must_pause(&self) -> bool {
         self.class == Class::Unknown
             && !self.acknowledged
-            && !self.unknown.iter().all(|reason| reason.reason.is_no_alarm())
+            && !self
+                .unknown
+                .iter()
+                .all(|reason| reason.reason.is_no_alarm())
     }
 }
 
@@ -123,12 +132,34 @@ impl fmt::Display for Report {
     /// Every measure and the row, a line each.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
-        writeln!(f, "{} (row {}): {}", self.class, self.row, self.action.text())?;
+        writeln!(
+            f,
+            "{} (row {}): {}",
+            self.class,
+            self.row,
+            self.action.text()
+        )?;
         for reason in &self.unknown {
-            writeln!(f, "  {}: {} (next: {})", reason.reason.code(), reason.text, reason.next)?;
+            writeln!(
+                f,
+                "  {}: {} (next: {})",
+                reason.reason.code(),
+                reason.text,
+                reason.next
+            )?;
         }
-        writeln!(f, "checkpoint: {} at {}", or_none(&self.checkpoint), or_none(&self.checkpoint_commit))?;
-        writeln!(f, "head: {} on {}", or_none(&self.head), or_none(&self.branch))?;
+        writeln!(
+            f,
+            "checkpoint: {} at {}",
+            or_none(&self.checkpoint),
+            or_none(&self.checkpoint_commit)
+        )?;
+        writeln!(
+            f,
+            "head: {} on {}",
+            or_none(&self.head),
+            or_none(&self.branch)
+        )?;
         let Some(measures) = &self.measures else {
             return writeln!(f, "measures: none, there is nothing to measure against");
         };
@@ -136,8 +167,19 @@ impl fmt::Display for Report {
         writeln!(f, "lines: {}", measures.lines)?;
         writeln!(f, "commits: {}", measures.commits)?;
         writeln!(f, "size: {}", measures.size)?;
-        let list = |all: &[String]| if all.is_empty() { String::new() } else { format!(" ({})", all.join(", ")) };
-        writeln!(f, "protected: {}{}", measures.touched_protected.len(), list(&measures.touched_protected))?;
+        let list = |all: &[String]| {
+            if all.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", all.join(", "))
+            }
+        };
+        writeln!(
+            f,
+            "protected: {}{}",
+            measures.touched_protected.len(),
+            list(&measures.touched_protected)
+        )?;
         writeln!(
             f,
             "regressions: {} of {}{}",
@@ -217,17 +259,35 @@ mod tests {
     fn a_young_project_does_not_pause_and_a_broken_one_does_until_somebody_has_answered() {
         let unknown = |reasons: Vec<Unknown>, acknowledged| {
             let unknown = reasons.into_iter().map(Reason::from).collect();
-            Report { class: Class::Unknown, row: 0, action: Action::Pause, unknown, acknowledged, ..report() }
+            Report {
+                class: Class::Unknown,
+                row: 0,
+                action: Action::Pause,
+                unknown,
+                acknowledged,
+                ..report()
+            }
         };
         assert!(!report().must_pause());
         assert!(!unknown(vec![Unknown::NoCheckpoint], false).must_pause());
-        let aside = Unknown::NotDescendant { checkpoint: "checkpoint/A-1-v1".to_owned() };
+        let aside = Unknown::NotDescendant {
+            checkpoint: "checkpoint/A-1-v1".to_owned(),
+        };
         assert!(!unknown(vec![aside.clone()], false).must_pause());
         assert!(unknown(vec![aside, Unknown::Unmerged { paths: 1 }], false).must_pause());
-        assert!(unknown(vec![Unknown::NoCheckpoint, Unknown::Unmerged { paths: 1 }], false).must_pause());
+        assert!(
+            unknown(
+                vec![Unknown::NoCheckpoint, Unknown::Unmerged { paths: 1 }],
+                false
+            )
+            .must_pause()
+        );
         assert!(unknown(vec![Unknown::Detached], false).must_pause());
         assert!(!unknown(vec![Unknown::Detached], true).must_pause());
         let text = unknown(vec![Unknown::Detached], false).to_string();
-        assert!(text.contains("UNKNOWN (row 0)") && text.contains("detached: HEAD is detached"), "{text}");
+        assert!(
+            text.contains("UNKNOWN (row 0)") && text.contains("detached: HEAD is detached"),
+            "{text}"
+        );
     }
 }

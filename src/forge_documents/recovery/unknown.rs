@@ -111,8 +111,9 @@ impl Unknown {
 
     /// Says whether it forbids a rollback, even to a checkpoint that the caller names.
     ///
-    /// That is so if git is in the middle of an operation, or what would be carried over cannot be read. `answered`
-    /// says that a person has acknowledged the reason. This settles a doubt, but repairs nothing.
+    /// That is so if git is in the middle of an operation, or what would be carried over cannot be
+    /// read. `answered` says that a person has acknowledged the reason. This settles a doubt, but
+    /// repairs nothing.
     #[must_use]
     pub const fn forbids(&self, answered: bool) -> bool {
         match self {
@@ -131,7 +132,10 @@ impl Unknown {
     /// None was made, none is on this branch, or none is in this clone.
     #[must_use]
     pub const fn is_no_alarm(&self) -> bool {
-        matches!(self, Self::NoCheckpoint | Self::NotDescendant { .. } | Self::CheckpointsNotHere { .. })
+        matches!(
+            self,
+            Self::NoCheckpoint | Self::NotDescendant { .. } | Self::CheckpointsNotHere { .. }
+        )
     }
 
     /// Says whether a new checkpoint would remove this reason.
@@ -142,17 +146,23 @@ impl Unknown {
 
     /// Says whether an acknowledgement holds on later commits too.
     ///
-    /// An acknowledged merge or similar operation ends with a commit; another one on top of that commit needs a new
-    /// acknowledgement.
+    /// An acknowledged merge or similar operation ends with a commit; another one on top of that
+    /// commit needs a new acknowledgement.
     #[must_use]
     pub const fn outlives_a_commit(&self) -> bool {
-        !matches!(self, Self::Operation { .. } | Self::Unmerged { .. } | Self::IndexLocked { .. })
+        !matches!(
+            self,
+            Self::Operation { .. } | Self::Unmerged { .. } | Self::IndexLocked { .. }
+        )
     }
 
     /// Says whether only a run of the verify command can tell that this reason is gone.
     #[must_use]
     pub const fn is_of_the_verification(&self) -> bool {
-        matches!(self, Self::VerifyCannotStart { .. } | Self::VerifyTimedOut { .. } | Self::Environment { .. })
+        matches!(
+            self,
+            Self::VerifyCannotStart { .. } | Self::VerifyTimedOut { .. } | Self::Environment { .. }
+        )
     }
 
     /// Returns the reason in words.
@@ -161,33 +171,57 @@ impl Unknown {
         match self {
             Self::NoCheckpoint => "no checkpoint was ever made".to_owned(),
             Self::NoUsableCheckpoint { checkpoint } => {
-                format!("there are checkpoints, but none can be gone back to; the newest is {checkpoint}")
+                format!(
+                    "there are checkpoints, but none can be gone back to; the newest is {checkpoint}"
+                )
             }
             Self::CheckpointsNotHere { checkpoint, .. } => {
-                format!("the code of the checkpoints is not in this clone: the history to {checkpoint} is missing")
+                format!(
+                    "the code of the checkpoints is not in this clone: the history to {checkpoint} is missing"
+                )
             }
-            Self::ManifestCorrupt { checkpoint } => format!("the manifest of {checkpoint} is damaged"),
-            Self::TagMoved { checkpoint } => format!("the tag of {checkpoint} names another commit than its manifest"),
+            Self::ManifestCorrupt { checkpoint } => {
+                format!("the manifest of {checkpoint} is damaged")
+            }
+            Self::TagMoved { checkpoint } => {
+                format!("the tag of {checkpoint} names another commit than its manifest")
+            }
             Self::NotDescendant { checkpoint } => {
-                format!("no commit of this branch is a checkpoint; the newest elsewhere is {checkpoint}")
+                format!(
+                    "no commit of this branch is a checkpoint; the newest elsewhere is {checkpoint}"
+                )
             }
             Self::Operation { operation } => format!("git is in the middle of a {operation}"),
             Self::Unmerged { paths: 1 } => "one path is unmerged".to_owned(),
             Self::Unmerged { paths } => format!("{paths} paths are unmerged"),
-            Self::IndexLocked { seconds } => format!("the lock of git's index is {seconds} seconds old"),
+            Self::IndexLocked { seconds } => {
+                format!("the lock of git's index is {seconds} seconds old")
+            }
             Self::IndexUnreadable { detail } => format!("git cannot read its index: {detail}"),
             Self::Detached => "HEAD is detached, and no session runs".to_owned(),
-            Self::VerifyCannotStart { command, detail } => format!("{command:?} cannot be started: {detail}"),
-            Self::VerifyTimedOut { command, seconds } => format!("{command:?} did not end within {seconds} seconds"),
+            Self::VerifyCannotStart { command, detail } => {
+                format!("{command:?} cannot be started: {detail}")
+            }
+            Self::VerifyTimedOut { command, seconds } => {
+                format!("{command:?} did not end within {seconds} seconds")
+            }
             Self::MemoryCorrupt { path, detail } => format!("{path} is damaged: {detail}"),
             Self::OtherSession { session, files } => {
-                format!("files of session {session} have changed: {}", files.join(", "))
+                format!(
+                    "files of session {session} have changed: {}",
+                    files.join(", ")
+                )
             }
-            Self::ClockBefore { checkpoint, seconds } => {
+            Self::ClockBefore {
+                checkpoint,
+                seconds,
+            } => {
                 format!("the clock stands {seconds} seconds before {checkpoint}")
             }
             Self::Environment { command } => {
-                format!("{command:?} fails on code that was verified, so something around it has changed")
+                format!(
+                    "{command:?} fails on code that was verified, so something around it has changed"
+                )
             }
         }
     }
@@ -204,9 +238,9 @@ impl Unknown {
             Self::TagMoved { .. } => "helmdeck forge checkpoint list",
             Self::Operation { .. } | Self::Unmerged { .. } | Self::Detached => "git status",
             Self::IndexLocked { .. } | Self::IndexUnreadable { .. } => "git fsck",
-            Self::VerifyCannotStart { .. } | Self::VerifyTimedOut { .. } | Self::Environment { .. } => {
-                "helmdeck forge doctor"
-            }
+            Self::VerifyCannotStart { .. }
+            | Self::VerifyTimedOut { .. }
+            | Self::Environment { .. } => "helmdeck forge doctor",
             Self::OtherSession { .. } => "helmdeck forge prime",
             Self::ClockBefore { .. } => "date --utc",
         }
@@ -224,21 +258,49 @@ mod tests {
         let detail = || "why".to_owned();
         vec![
             Unknown::NoCheckpoint,
-            Unknown::NoUsableCheckpoint { checkpoint: checkpoint() },
-            Unknown::CheckpointsNotHere { checkpoint: checkpoint(), fetch: "git fetch".into() },
-            Unknown::ManifestCorrupt { checkpoint: checkpoint() },
-            Unknown::TagMoved { checkpoint: checkpoint() },
-            Unknown::NotDescendant { checkpoint: checkpoint() },
-            Unknown::Operation { operation: "merge".into() },
+            Unknown::NoUsableCheckpoint {
+                checkpoint: checkpoint(),
+            },
+            Unknown::CheckpointsNotHere {
+                checkpoint: checkpoint(),
+                fetch: "git fetch".into(),
+            },
+            Unknown::ManifestCorrupt {
+                checkpoint: checkpoint(),
+            },
+            Unknown::TagMoved {
+                checkpoint: checkpoint(),
+            },
+            Unknown::NotDescendant {
+                checkpoint: checkpoint(),
+            },
+            Unknown::Operation {
+                operation: "merge".into(),
+            },
             Unknown::Unmerged { paths: 2 },
             Unknown::IndexLocked { seconds: 601 },
             Unknown::IndexUnreadable { detail: detail() },
             Unknown::Detached,
-            Unknown::VerifyCannotStart { command: command(), detail: detail() },
-            Unknown::VerifyTimedOut { command: command(), seconds: 600 },
-            Unknown::MemoryCorrupt { path: "x.json".into(), detail: detail() },
-            Unknown::OtherSession { session: "2025-12-24-session-001".into(), files: vec!["a".into()] },
-            Unknown::ClockBefore { checkpoint: checkpoint(), seconds: 301 },
+            Unknown::VerifyCannotStart {
+                command: command(),
+                detail: detail(),
+            },
+            Unknown::VerifyTimedOut {
+                command: command(),
+                seconds: 600,
+            },
+            Unknown::MemoryCorrupt {
+                path: "x.json".into(),
+                detail: detail(),
+            },
+            Unknown::OtherSession {
+                session: "2025-12-24-session-001".into(),
+                files: vec!["a".into()],
+            },
+            Unknown::ClockBefore {
+                checkpoint: checkpoint(),
+                seconds: 301,
+            },
             Unknown::Environment { command: command() },
         ]
     }

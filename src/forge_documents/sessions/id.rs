@@ -15,7 +15,8 @@ const MIDDLE: &str = "-session-";
 
 /// Id of a session: its day, and its number on that day.
 ///
-/// The number counts within one clone, so two clones may give the same id. The UUID of the session is unique.
+/// The number counts within one clone, so two clones may give the same id. The UUID of the session
+/// is unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId {
     /// The day on which it began, in the project's zone.
@@ -29,10 +30,17 @@ impl SessionId {
     ///
     /// Texts that are not session ids, and ids of another day, do not count.
     pub fn next<'a>(date: Date, known: impl IntoIterator<Item = &'a str>) -> Self {
-        let taken = known.into_iter().filter_map(|id| id.parse::<Self>().ok()).filter(|id| id.date == date);
+        let taken = known
+            .into_iter()
+            .filter_map(|id| id.parse::<Self>().ok())
+            .filter(|id| id.date == date);
         let taken: BTreeSet<u32> = taken.map(|id| id.number).collect();
         let after = taken.last().map_or(1, |last| last + 1);
-        let number = if after <= LAST { after } else { (1..LAST).find(|free| !taken.contains(free)).unwrap_or(LAST) };
+        let number = if after <= LAST {
+            after
+        } else {
+            (1..LAST).find(|free| !taken.contains(free)).unwrap_or(LAST)
+        };
         Self { date, number }
     }
 }
@@ -43,14 +51,20 @@ impl FromStr for SessionId {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("{text:?} is no name of a session such as 2025-12-24-session-001");
         let (day, number) = text.split_once(MIDDLE).ok_or_else(wrong)?;
-        let form = day.len() == 10 && number.len() >= 3 && number.bytes().all(|byte| byte.is_ascii_digit());
+        let form = day.len() == 10
+            && number.len() >= 3
+            && number.bytes().all(|byte| byte.is_ascii_digit());
         // A number of more digits than three has no zero in front: each session has one name.
         let form = form && (number.len() == 3 || !number.starts_with('0'));
         let id = Self {
             date: day.parse().ok().filter(|_| form).ok_or_else(wrong)?,
             number: number.parse().map_err(|_| wrong())?,
         };
-        if id.number == 0 || id.number > LAST { Err(wrong()) } else { Ok(id) }
+        if id.number == 0 || id.number > LAST {
+            Err(wrong())
+        } else {
+            Ok(id)
+        }
     }
 }
 
@@ -66,7 +80,11 @@ mod tests {
 
     #[test]
     fn names_read_back_as_they_are_written() {
-        for name in ["2025-12-24-session-001", "2025-12-24-session-999", "2025-12-24-session-1000"] {
+        for name in [
+            "2025-12-24-session-001",
+            "2025-12-24-session-999",
+            "2025-12-24-session-1000",
+        ] {
             assert_eq!(name.parse::<SessionId>().unwrap().to_string(), name);
         }
         for no in [
@@ -92,8 +110,18 @@ mod tests {
         let day: Date = "2025-12-24".parse().unwrap();
         let next = |known: &[&str]| SessionId::next(day, known.iter().copied()).to_string();
         assert_eq!(next(&[]), "2025-12-24-session-001");
-        assert_eq!(next(&["2025-12-23-session-007", "README.md", "2025-12-24-session-x"]), "2025-12-24-session-001");
-        assert_eq!(next(&["2025-12-24-session-002", "2025-12-24-session-001"]), "2025-12-24-session-003");
+        assert_eq!(
+            next(&[
+                "2025-12-23-session-007",
+                "README.md",
+                "2025-12-24-session-x"
+            ]),
+            "2025-12-24-session-001"
+        );
+        assert_eq!(
+            next(&["2025-12-24-session-002", "2025-12-24-session-001"]),
+            "2025-12-24-session-003"
+        );
         assert_eq!(next(&["2025-12-24-session-999"]), "2025-12-24-session-1000");
     }
 
@@ -101,7 +129,10 @@ mod tests {
     fn no_name_that_somebody_made_up_is_the_last_of_a_day() {
         let day: Date = "2025-12-24".parse().unwrap();
         for made_up in ["999999", "1000000", "999999999", "4294967295"] {
-            let known = [format!("{day}-session-{made_up}"), format!("{day}-session-001")];
+            let known = [
+                format!("{day}-session-{made_up}"),
+                format!("{day}-session-001"),
+            ];
             let next = SessionId::next(day, known.iter().map(String::as_str)).to_string();
             assert_eq!(next, format!("{day}-session-002"), "{made_up}");
             assert!(next.parse::<SessionId>().is_ok());

@@ -90,7 +90,9 @@ pub struct Choice {
 #[must_use]
 pub fn select_next_task(inputs: &Inputs<'_>) -> Choice {
     let claimed = |what: Option<&String>| what.is_some_and(|what| inputs.claimed.contains(what));
-    let free = |left: &&Unfinished| !claimed(left.feature_id.as_ref()) && !claimed(left.linear_issue.as_ref());
+    let free = |left: &&Unfinished| {
+        !claimed(left.feature_id.as_ref()) && !claimed(left.linear_issue.as_ref())
+    };
     if let Some(left) = inputs.unfinished.filter(free) {
         return Choice {
             rule: Rule::Abandoned,
@@ -103,11 +105,19 @@ pub fn select_next_task(inputs: &Inputs<'_>) -> Choice {
     }
     let free = |named: &&Named| !claimed(Some(&named.id));
     if let Some(broken) = inputs.regressed.filter(free) {
-        return feature(Rule::Regressed, format!("{} worked once and does not any more", broken.id), broken);
+        return feature(
+            Rule::Regressed,
+            format!("{} worked once and does not any more", broken.id),
+            broken,
+        );
     }
     let open = inputs.issues.iter().filter(|issue| is_free(issue, inputs));
     if let Some(issue) = open.min_by_key(|issue| issue_order(issue)) {
-        let owner = if issue.owner().is_some() { "mine" } else { "nobody's" };
+        let owner = if issue.owner().is_some() {
+            "mine"
+        } else {
+            "nobody's"
+        };
         return Choice {
             rule: Rule::Issue,
             reason: format!(
@@ -121,21 +131,36 @@ pub fn select_next_task(inputs: &Inputs<'_>) -> Choice {
         };
     }
     if let Some(next) = inputs.feature.filter(free) {
-        return feature(Rule::Feature, format!("{} is the next feature", next.id), next);
+        return feature(
+            Rule::Feature,
+            format!("{} is the next feature", next.id),
+            next,
+        );
     }
-    Choice { reason: nothing(inputs), ..Choice::default() }
+    Choice {
+        reason: nothing(inputs),
+        ..Choice::default()
+    }
 }
 
 fn feature(rule: Rule, reason: String, named: &Named) -> Choice {
     let (task, feature_id) = (Some(named.name.clone()), Some(named.id.clone()));
-    Choice { rule, reason, task, feature_id, ..Choice::default() }
+    Choice {
+        rule,
+        reason,
+        task,
+        feature_id,
+        ..Choice::default()
+    }
 }
 
 /// Says whether an issue can be taken.
 ///
 /// It must be open, mine or unassigned, claimed by no session, and not blocked.
 fn is_free(issue: &Issue, inputs: &Inputs<'_>) -> bool {
-    let mine = issue.owner().is_none_or(|owner| owner.trim().eq_ignore_ascii_case(inputs.agent));
+    let mine = issue
+        .owner()
+        .is_none_or(|owner| owner.trim().eq_ignore_ascii_case(inputs.agent));
     let free = mine && !inputs.claimed.contains(&issue.linear_id);
     free && !issue.is_over()
         && !issue.state_is(&["blocked", "deferred"])
@@ -157,9 +182,17 @@ fn is_done(key: &str, inputs: &Inputs<'_>) -> bool {
 /// Priority 1 to 4 comes before none. The oldest comes first, and issues of unknown age come last.
 #[must_use]
 pub fn issue_order(issue: &Issue) -> (u8, Reverse<bool>, Option<Time>, (&str, usize, &str)) {
-    let priority = issue.priority.filter(|priority| *priority > 0).unwrap_or(u8::MAX);
+    let priority = issue
+        .priority
+        .filter(|priority| *priority > 0)
+        .unwrap_or(u8::MAX);
     let since = issue.created_at.or(issue.updated_at);
-    (priority, Reverse(since.is_some()), since, key_order(&issue.linear_id))
+    (
+        priority,
+        Reverse(since.is_some()),
+        since,
+        key_order(&issue.linear_id),
+    )
 }
 
 fn nothing(inputs: &Inputs<'_>) -> String {
@@ -176,7 +209,11 @@ mod tests {
     use super::*;
 
     fn issue(key: &str, change: impl FnOnce(&mut Issue)) -> Issue {
-        let mut issue = Issue { linear_id: key.to_owned(), title: format!("do {key}"), ..Issue::default() };
+        let mut issue = Issue {
+            linear_id: key.to_owned(),
+            title: format!("do {key}"),
+            ..Issue::default()
+        };
         change(&mut issue);
         issue
     }
@@ -201,7 +238,12 @@ mod tests {
 
     fn chosen(issues: &[Issue]) -> Option<String> {
         let done = ["OLD-1".to_owned()];
-        select_next_task(&Inputs { issues, done: &done, ..inputs() }).linear_issue
+        select_next_task(&Inputs {
+            issues,
+            done: &done,
+            ..inputs()
+        })
+        .linear_issue
     }
 
     #[test]
@@ -213,8 +255,14 @@ mod tests {
             feature_id: Some("F-009".to_owned()),
             files: vec!["a.rs".to_owned()],
         };
-        let broken = Named { id: "F-001".to_owned(), name: "broken".to_owned() };
-        let next = Named { id: "F-002".to_owned(), name: "next".to_owned() };
+        let broken = Named {
+            id: "F-001".to_owned(),
+            name: "broken".to_owned(),
+        };
+        let next = Named {
+            id: "F-002".to_owned(),
+            name: "next".to_owned(),
+        };
         let issues = [issue("A-1", |_| {})];
         let mut inputs = Inputs {
             unfinished: Some(&left),
@@ -227,53 +275,116 @@ mod tests {
         };
         let told = |inputs: &Inputs<'_>| {
             let choice = select_next_task(inputs);
-            (choice.rule, choice.task, choice.linear_issue, choice.feature_id, choice.files)
+            (
+                choice.rule,
+                choice.task,
+                choice.linear_issue,
+                choice.feature_id,
+                choice.files,
+            )
         };
         let text = |text: &str| Some(text.to_owned());
         let files = vec!["a.rs".to_owned()];
-        assert_eq!(told(&inputs), (Rule::Abandoned, text("left"), text("SX9-1"), text("F-009"), files));
+        assert_eq!(
+            told(&inputs),
+            (
+                Rule::Abandoned,
+                text("left"),
+                text("SX9-1"),
+                text("F-009"),
+                files
+            )
+        );
         // The work of other sessions is left out under every rule.
         let all = ["SX9-1", "F-001", "A-1", "F-002"].map(str::to_owned);
-        for (claimed, rule) in
-            [(0, Rule::Abandoned), (1, Rule::Regressed), (2, Rule::Issue), (3, Rule::Feature), (4, Rule::Nothing)]
-        {
+        for (claimed, rule) in [
+            (0, Rule::Abandoned),
+            (1, Rule::Regressed),
+            (2, Rule::Issue),
+            (3, Rule::Feature),
+            (4, Rule::Nothing),
+        ] {
             let claimed = all[..claimed].iter().cloned().collect();
-            assert_eq!(select_next_task(&Inputs { claimed: &claimed, ..inputs }).rule, rule);
+            assert_eq!(
+                select_next_task(&Inputs {
+                    claimed: &claimed,
+                    ..inputs
+                })
+                .rule,
+                rule
+            );
         }
         inputs.unfinished = None;
-        assert_eq!(told(&inputs), (Rule::Regressed, text("broken"), None, text("F-001"), vec![]));
+        assert_eq!(
+            told(&inputs),
+            (Rule::Regressed, text("broken"), None, text("F-001"), vec![])
+        );
         inputs.regressed = None;
-        assert_eq!(told(&inputs), (Rule::Issue, text("do A-1"), text("A-1"), None, vec![]));
+        assert_eq!(
+            told(&inputs),
+            (Rule::Issue, text("do A-1"), text("A-1"), None, vec![])
+        );
         inputs.issues = &[];
-        assert_eq!(told(&inputs), (Rule::Feature, text("next"), None, text("F-002"), vec![]));
+        assert_eq!(
+            told(&inputs),
+            (Rule::Feature, text("next"), None, text("F-002"), vec![])
+        );
         inputs.feature = None;
         assert_eq!(told(&inputs), (Rule::Nothing, None, None, None, vec![]));
-        assert!(select_next_task(&inputs).reason.starts_with("no issue is open"));
+        assert!(
+            select_next_task(&inputs)
+                .reason
+                .starts_with("no issue is open")
+        );
     }
 
     #[test]
     fn only_open_issues_that_are_mine_or_nobodys_are_taken() {
         for (claim, taken, change) in [
             ("nobody's", true, (|_| {}) as fn(&mut Issue)),
-            ("mine", true, |issue| issue.assignee = Some("forge".to_owned())),
-            ("somebody's", false, |issue| issue.assignee = Some("Axiom".to_owned())),
-            ("nobody's by an empty name", true, |issue| issue.assignee = Some(String::new())),
+            ("mine", true, |issue| {
+                issue.assignee = Some("forge".to_owned())
+            }),
+            ("somebody's", false, |issue| {
+                issue.assignee = Some("Axiom".to_owned())
+            }),
+            ("nobody's by an empty name", true, |issue| {
+                issue.assignee = Some(String::new())
+            }),
             ("another persona's", false, |issue| {
-                issue.agent_state = serde_json::from_str(r#"{"assigned_persona": "Axiom"}"#).unwrap();
+                issue.agent_state =
+                    serde_json::from_str(r#"{"assigned_persona": "Axiom"}"#).unwrap();
             }),
             ("done", false, |issue| issue.state = Some("Done".to_owned())),
-            ("cancelled", false, |issue| issue.state = Some("Canceled".to_owned())),
-            ("blocked by its state", false, |issue| issue.state = Some("Blocked".to_owned())),
-            ("being built", true, |issue| issue.state = Some("Building".to_owned())),
-            ("behind one that is done", true, |issue| issue.blocked_by = vec!["OLD-1".to_owned()]),
-            ("behind one nobody knows", false, |issue| issue.blocked_by = vec!["NEW-1".to_owned()]),
+            ("cancelled", false, |issue| {
+                issue.state = Some("Canceled".to_owned())
+            }),
+            ("blocked by its state", false, |issue| {
+                issue.state = Some("Blocked".to_owned())
+            }),
+            ("being built", true, |issue| {
+                issue.state = Some("Building".to_owned())
+            }),
+            ("behind one that is done", true, |issue| {
+                issue.blocked_by = vec!["OLD-1".to_owned()]
+            }),
+            ("behind one nobody knows", false, |issue| {
+                issue.blocked_by = vec!["NEW-1".to_owned()]
+            }),
         ] {
             assert_eq!(chosen(&[issue("A-1", change)]).is_some(), taken, "{claim}");
         }
         let first = issue("A-1", |issue| issue.assignee = Some("Axiom".to_owned()));
         let second = issue("A-2", |issue| issue.blocked_by = vec!["A-1".to_owned()]);
-        assert_eq!(chosen(&[first.clone(), second.clone()]), None, "the one in front is open");
-        let over = Issue { state: Some("Done".to_owned()), ..first };
+        assert_eq!(
+            chosen(&[first.clone(), second.clone()]),
+            None,
+            "the one in front is open"
+        );
+        let over = Issue {
+            state: Some("Done".to_owned()),
+            ..first
+        };
         assert_eq!(chosen(&[over, second]), Some("A-2".to_owned()));
     }
 
@@ -307,9 +418,18 @@ mod tests {
 
     #[test]
     fn nothing_to_do_says_why() {
-        let issues = [issue("A-1", |issue| issue.assignee = Some("Axiom".to_owned()))];
-        let choice = select_next_task(&Inputs { issues: &issues, ..inputs() });
+        let issues = [issue("A-1", |issue| {
+            issue.assignee = Some("Axiom".to_owned())
+        })];
+        let choice = select_next_task(&Inputs {
+            issues: &issues,
+            ..inputs()
+        });
         assert_eq!(choice.rule, Rule::Nothing);
-        assert!(choice.reason.starts_with("every open issue is blocked"), "{}", choice.reason);
+        assert!(
+            choice.reason.starts_with("every open issue is blocked"),
+            "{}",
+            choice.reason
+        );
     }
 }

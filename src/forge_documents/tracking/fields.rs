@@ -68,7 +68,19 @@ impl Field {
     /// Every field.
     pub const ALL: [Self; 11] = {
         use Field::*;
-        [Title, Description, Type, State, Priority, Labels, Assignee, Parent, BlockedBy, Criteria, Milestone]
+        [
+            Title,
+            Description,
+            Type,
+            State,
+            Priority,
+            Labels,
+            Assignee,
+            Parent,
+            BlockedBy,
+            Criteria,
+            Milestone,
+        ]
     };
 }
 
@@ -114,10 +126,17 @@ impl fmt::Display for Value {
             Self::Number(number) => number.fmt(f),
             Self::Text(text) => f.write_str(text),
             Self::Criteria(items) => {
-                let shown = |item: &CheckItem| format!("[{}] {}", if item.done { 'x' } else { ' ' }, item.text);
+                let shown = |item: &CheckItem| {
+                    format!("[{}] {}", if item.done { 'x' } else { ' ' }, item.text)
+                };
                 f.write_str(&items.iter().map(shown).collect::<Vec<_>>().join("; "))
             }
-            Self::Set(set) => f.write_str(&set.iter().map(String::as_str).collect::<Vec<_>>().join(", ")),
+            Self::Set(set) => f.write_str(
+                &set.iter()
+                    .map(String::as_str)
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            ),
         }
     }
 }

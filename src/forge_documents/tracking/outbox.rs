@@ -71,7 +71,13 @@ impl Operation {
     /// Makes an operation.
     #[must_use]
     pub fn new(op_id: String, kind: OperationKind, issue: String, made_at: Time) -> Self {
-        Self { op_id, kind, issue, made_at, ..Self::default() }
+        Self {
+            op_id,
+            kind,
+            issue,
+            made_at,
+            ..Self::default()
+        }
     }
 
     /// Returns the key of its issue, without the mark.
@@ -110,7 +116,10 @@ impl Outbox {
     pub fn read(files: &Files) -> Result<Self> {
         let bytes = files.read(LINEAR_OUTBOX)?.unwrap_or_default();
         let mut outbox = Self::default();
-        for line in String::from_utf8_lossy(&bytes).lines().filter(|line| !line.trim().is_empty()) {
+        for line in String::from_utf8_lossy(&bytes)
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+        {
             match serde_json::from_str(line) {
                 Ok(operation) => outbox.waiting.push(operation),
                 Err(_) => outbox.damaged.push(line.to_owned()),
@@ -138,7 +147,10 @@ impl Outbox {
                 .next("helmdeck forge tracker sync"));
         }
         let mut text = String::new();
-        let lines = outbox.waiting.iter().map(|operation| serde_json::to_string(operation).unwrap_or_default());
+        let lines = outbox
+            .waiting
+            .iter()
+            .map(|operation| serde_json::to_string(operation).unwrap_or_default());
         for line in outbox.damaged.iter().cloned().chain(lines) {
             text.push_str(&line);
             text.push('\n');
@@ -153,6 +165,8 @@ impl Outbox {
 
     /// Returns the operations that somebody must look at.
     pub fn failed(&self) -> impl Iterator<Item = &Operation> {
-        self.waiting.iter().filter(|operation| operation.has_failed())
+        self.waiting
+            .iter()
+            .filter(|operation| operation.has_failed())
     }
 }

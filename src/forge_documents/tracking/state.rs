@@ -70,7 +70,10 @@ impl Document for SyncState {
     const PATH: &'static str = SYNC;
 
     fn skeleton() -> Self {
-        Self { schema_version: VERSION.to_owned(), ..Self::default() }
+        Self {
+            schema_version: VERSION.to_owned(),
+            ..Self::default()
+        }
     }
 }
 
@@ -91,7 +94,12 @@ impl Base {
     /// Makes one.
     #[must_use]
     pub fn new(id: String, key: String, fields: Fields) -> Self {
-        Self { schema_version: VERSION.to_owned(), id, key, fields }
+        Self {
+            schema_version: VERSION.to_owned(),
+            id,
+            key,
+            fields,
+        }
     }
 }
 

@@ -48,19 +48,31 @@ pub(super) fn write_copy(place: &FileLocation, bytes: &[u8]) -> std::io::Result<
 }
 
 /// Writes a file unless it exists. Returns whether it was written.
-pub(super) fn create(place: &FileLocation, bytes: &[u8], mode: Option<u32>) -> std::io::Result<bool> {
+pub(super) fn create(
+    place: &FileLocation,
+    bytes: &[u8],
+    mode: Option<u32>,
+) -> std::io::Result<bool> {
     if mode_of(place)?.is_some() {
         return Ok(false);
     }
     let name = unfinished(place, bytes, mode, true)?;
     // A link never replaces a file that another process created meanwhile.
-    let linked = rustix::fs::linkat(&place.folder, name.as_str(), &place.folder, place.name.as_str(), AtFlags::empty());
+    let linked = rustix::fs::linkat(
+        &place.folder,
+        name.as_str(),
+        &place.folder,
+        place.name.as_str(),
+        AtFlags::empty(),
+    );
     let made = match linked {
         Ok(()) => fault::at(Step::Named).map(|()| true),
         Err(Errno::EXIST) => Ok(false),
         // The file system has no hard links.
         Err(Errno::PERM | Errno::NOTSUP | Errno::NOSYS) if mode_of(place)?.is_none() => {
-            return rename(&place.folder, &name, place).and_then(|()| sync(&place.folder)).map(|()| true);
+            return rename(&place.folder, &name, place)
+                .and_then(|()| sync(&place.folder))
+                .map(|()| true);
         }
         Err(error) => Err(error.into()),
     };
@@ -76,7 +88,12 @@ pub(super) fn create(place: &FileLocation, bytes: &[u8], mode: Option<u32>) -> s
 pub(super) fn append(place: &FileLocation, line: &str) -> std::io::Result<()> {
     let new = mode_of(place)?.is_none();
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(&place.folder, place.name.as_str(), flags, Mode::from_raw_mode(0o666))?;
+    let file = rustix::fs::openat(
+        &place.folder,
+        place.name.as_str(),
+        flags,
+        Mode::from_raw_mode(0o666),
+    )?;
     let mut file: File = file.into();
     let length = file.metadata()?.len();
     let added = fault::at(Step::Create).and_then(|()| add(&mut file, length, line));
@@ -119,7 +136,13 @@ pub(super) fn rename(folder: &OwnedFd, name: &str, to: &FileLocation) -> std::io
 /// Gives a file a second name, which must be free.
 pub(super) fn link(from: &FileLocation, to: &FileLocation) -> std::io::Result<()> {
     let none = AtFlags::empty();
-    rustix::fs::linkat(&from.folder, from.name.as_str(), &to.folder, to.name.as_str(), none)?;
+    rustix::fs::linkat(
+        &from.folder,
+        from.name.as_str(),
+        &to.folder,
+        to.name.as_str(),
+        none,
+    )?;
     fault::at(Step::Named)?;
     sync(&to.folder)
 }
@@ -140,7 +163,12 @@ pub(super) fn sync(folder: &OwnedFd) -> std::io::Result<()> {
     fault::at(Step::Folder)
 }
 
-fn unfinished(place: &FileLocation, bytes: &[u8], mode: Option<u32>, flush: bool) -> std::io::Result<String> {
+fn unfinished(
+    place: &FileLocation,
+    bytes: &[u8],
+    mode: Option<u32>,
+    flush: bool,
+) -> std::io::Result<String> {
     let name = format!(".{}{UNFINISHED}", place.name);
     remove_if_there(&place.folder, &name)?;
     let written = fill(place, &name, bytes, mode, flush);
@@ -151,9 +179,16 @@ fn unfinished(place: &FileLocation, bytes: &[u8], mode: Option<u32>, flush: bool
     written.map(|()| name)
 }
 
-fn fill(place: &FileLocation, name: &str, bytes: &[u8], mode: Option<u32>, flush: bool) -> std::io::Result<()> {
+fn fill(
+    place: &FileLocation,
+    name: &str,
+    bytes: &[u8],
+    mode: Option<u32>,
+    flush: bool,
+) -> std::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file: File = rustix::fs::openat(&place.folder, name, flags, Mode::from_raw_mode(0o666))?.into();
+    let mut file: File =
+        rustix::fs::openat(&place.folder, name, flags, Mode::from_raw_mode(0o666))?.into();
     fault::at(Step::Create)?;
     if let Some(mode) = mode.or(mode_of(place)?) {
         rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
@@ -176,7 +211,11 @@ fn tidy(folder: &OwnedFd, name: &str) {
 
 /// The permissions of the file that is there.
 fn mode_of(place: &FileLocation) -> std::io::Result<Option<u32>> {
-    match rustix::fs::statat(&place.folder, place.name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+    match rustix::fs::statat(
+        &place.folder,
+        place.name.as_str(),
+        AtFlags::SYMLINK_NOFOLLOW,
+    ) {
         Ok(stat) => Ok(Some(stat.st_mode & 0o777)),
         Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(error.into()),

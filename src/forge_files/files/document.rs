@@ -16,7 +16,8 @@ pub trait Document: Serialize + DeserializeOwned + JsonSchema + Clone {
     const PATH: &'static str;
     /// The major version this program reads and writes.
     const MAJOR: u32 = 1;
-    /// How it is kept, if each of its entries is a file. Then its path is that of the document that is made from them.
+    /// How it is kept, if each of its entries is a file. Then its path is that of the document that
+    /// is made from them.
     const ENTRIES: Option<Entries<Self>> = None;
 
     /// Parses it from a text, which has this tree.
@@ -84,20 +85,40 @@ pub enum Unreadable {
 /// See [`Unreadable`].
 pub fn decode<D: Document>(bytes: &[u8]) -> Result<(D, bool), Unreadable> {
     let text = text(bytes).map_err(Unreadable::Damaged)?;
-    let tree: Json = serde_json::from_str(text).map_err(|error| Unreadable::Damaged(syntax(text, &error)))?;
-    let damage = |what: String| Unreadable::Damaged(Damage { line: 1, column: 1, what });
+    let tree: Json =
+        serde_json::from_str(text).map_err(|error| Unreadable::Damaged(syntax(text, &error)))?;
+    let damage = |what: String| {
+        Unreadable::Damaged(Damage {
+            line: 1,
+            column: 1,
+            what,
+        })
+    };
     // A bare list has no version: the type decides whether it accepts one.
-    let members = if let Json::Object(members) = &tree { Some(members) } else { None };
+    let members = if let Json::Object(members) = &tree {
+        Some(members)
+    } else {
+        None
+    };
     let version = match members.and_then(|members| members.0.get("schema_version")) {
         None => None,
         Some(Json::String(version)) => Some(version),
-        Some(_) => return Err(damage("expected \"schema_version\" to be a text as \"1.0\"".into())),
+        Some(_) => {
+            return Err(damage(
+                "expected \"schema_version\" to be a text as \"1.0\"".into(),
+            ));
+        }
     };
     let mut newer = false;
     if let Some(version) = version {
         let major = version_major(version)
             .filter(|major| *major >= D::MAJOR)
-            .ok_or_else(|| damage(format!("expected \"schema_version\" {}.x, found {version:?}", D::MAJOR)))?;
+            .ok_or_else(|| {
+                damage(format!(
+                    "expected \"schema_version\" {}.x, found {version:?}",
+                    D::MAJOR
+                ))
+            })?;
         newer = major > D::MAJOR;
     }
     let value: D = match D::parse(text, &tree) {
@@ -121,8 +142,16 @@ pub fn text(bytes: &[u8]) -> Result<&str, Damage> {
     let at = |offset: usize, what: &str| {
         let before = &bytes[..offset];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        let column = 1 + offset - before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        Damage { line, column, what: what.to_owned() }
+        let column = 1 + offset
+            - before
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(0, |at| at + 1);
+        Damage {
+            line,
+            column,
+            what: what.to_owned(),
+        }
     };
     if bytes.is_empty() {
         return Err(at(0, "expected text, found an empty file"));
@@ -133,9 +162,13 @@ pub fn text(bytes: &[u8]) -> Result<&str, Damage> {
     if let Some(offset) = bytes.iter().position(|byte| *byte == 0) {
         return Err(at(offset, "expected text, found a NUL byte"));
     }
-    let text = std::str::from_utf8(bytes).map_err(|error| at(error.valid_up_to(), "expected UTF-8"))?;
+    let text =
+        std::str::from_utf8(bytes).map_err(|error| at(error.valid_up_to(), "expected UTF-8"))?;
     if let Some(offset) = merge_marker(text) {
-        return Err(at(offset, "found the marks of an unfinished merge: settle it first"));
+        return Err(at(
+            offset,
+            "found the marks of an unfinished merge: settle it first",
+        ));
     }
     Ok(text)
 }
@@ -148,27 +181,44 @@ fn merge_marker(text: &str) -> Option<usize> {
     let mut found = [None; 3];
     for line in text.split_inclusive('\n') {
         for (mark, found) in ["<<<<<<< ", "=======", ">>>>>>> "].iter().zip(&mut found) {
-            let here = if *mark == "=======" { line.trim_end() == *mark } else { line.starts_with(mark) };
+            let here = if *mark == "=======" {
+                line.trim_end() == *mark
+            } else {
+                line.starts_with(mark)
+            };
             if here && found.is_none() {
                 *found = Some(offset);
             }
         }
         offset += line.len();
     }
-    found.iter().all(Option::is_some).then(|| found[0].unwrap_or_default())
+    found
+        .iter()
+        .all(Option::is_some)
+        .then(|| found[0].unwrap_or_default())
 }
 
 fn version_major(version: &str) -> Option<u32> {
     let (major, minor) = version.split_once('.')?;
-    let number =
-        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u32>().ok()).flatten();
+    let number = |text: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| text.parse::<u32>().ok())
+            .flatten()
+    };
     number(minor)?;
     number(major)
 }
 
 fn syntax(text: &str, error: &serde_json::Error) -> Damage {
     if error.is_eof() {
-        return place(error, &format!("expected more JSON, the file ends after {} bytes", text.len()));
+        return place(
+            error,
+            &format!(
+                "expected more JSON, the file ends after {} bytes",
+                text.len()
+            ),
+        );
     }
     place(error, &error.to_string())
 }
@@ -178,10 +228,15 @@ fn place(error: &serde_json::Error, what: &str) -> Damage {
     let what = what.rsplit_once(" at line ").map_or(what, |(what, _)| what);
     // It quotes the value that it found, which may be anything.
     let what = crate::secrets::shown(in_words_of_json(what));
-    Damage { line: error.line().max(1), column: error.column().max(1), what }
+    Damage {
+        line: error.line().max(1),
+        column: error.column().max(1),
+        what,
+    }
 }
 
-/// Rewrites an error of serde in terms of JSON, because the names of Rust types do not help a reader.
+/// Rewrites an error of serde in terms of JSON, because the names of Rust types do not help a
+/// reader.
 pub fn in_words_of_json(what: &str) -> String {
     let mut words = what
         .replace("invalid type: sequence", "invalid type: list")
@@ -192,11 +247,17 @@ pub fn in_words_of_json(what: &str) -> String {
         ("internally tagged enum ", "an object"),
         ("enum ", "one of its words"),
     ] {
-        let Some((before, rest)) = words.split_once(&format!("expected {kind}")) else { continue };
-        let after = rest.trim_start_matches(|letter: char| letter.is_alphanumeric() || letter == '_' || letter == ':');
+        let Some((before, rest)) = words.split_once(&format!("expected {kind}")) else {
+            continue;
+        };
+        let after = rest.trim_start_matches(|letter: char| {
+            letter.is_alphanumeric() || letter == '_' || letter == ':'
+        });
         words = format!("{before}expected {said}{after}");
     }
-    words.replace("expected a sequence", "expected a list").replace("expected a map", "expected an object")
+    words
+        .replace("expected a sequence", "expected a list")
+        .replace("expected a map", "expected an object")
 }
 
 /// A type of document, without the type: for all that is done with any of them.

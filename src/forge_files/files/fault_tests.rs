@@ -7,7 +7,14 @@ use super::atomic::fault::{self, Failure};
 use super::*;
 use crate::json::Members;
 
-const STEPS: [Step; 6] = [Step::Create, Step::Half, Step::Whole, Step::Flushed, Step::Named, Step::Folder];
+const STEPS: [Step; 6] = [
+    Step::Create,
+    Step::Half,
+    Step::Whole,
+    Step::Flushed,
+    Step::Named,
+    Step::Folder,
+];
 const FAILURES: [Failure; 3] = [Failure::Killed, Failure::NoSpace, Failure::Disk];
 
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -22,7 +29,11 @@ impl Document for Notes {
     const PATH: &'static str = ".forge/notes.json";
 
     fn skeleton() -> Self {
-        Self { schema_version: "1.0".into(), notes: Vec::new(), other: Members::default() }
+        Self {
+            schema_version: "1.0".into(),
+            notes: Vec::new(),
+            other: Members::default(),
+        }
     }
 }
 
@@ -48,7 +59,13 @@ struct Deed {
 const WRITES: &[Step] = &STEPS;
 const NAMES: &[Step] = &[Step::Named, Step::Folder];
 const ADDS: &[Step] = &[Step::Create, Step::Half, Step::Whole, Step::Flushed];
-const BEGINS: &[Step] = &[Step::Create, Step::Half, Step::Whole, Step::Flushed, Step::Folder];
+const BEGINS: &[Step] = &[
+    Step::Create,
+    Step::Half,
+    Step::Whole,
+    Step::Flushed,
+    Step::Folder,
+];
 
 const DEEDS: &[Deed] = &[
     Deed {
@@ -58,7 +75,13 @@ const DEEDS: &[Deed] = &[
         about: &["a"],
         steps: WRITES,
     },
-    Deed { name: "write anew", before: |_| (), does: |files| files.write("a", b"new"), about: &["a"], steps: WRITES },
+    Deed {
+        name: "write anew",
+        before: |_| (),
+        does: |files| files.write("a", b"new"),
+        about: &["a"],
+        steps: WRITES,
+    },
     Deed {
         name: "create",
         before: |_| (),
@@ -73,7 +96,13 @@ const DEEDS: &[Deed] = &[
         about: &[Notes::PATH],
         steps: WRITES,
     },
-    Deed { name: "edit anew", before: |_| (), does: |files| add(files, "one"), about: &[Notes::PATH], steps: WRITES },
+    Deed {
+        name: "edit anew",
+        before: |_| (),
+        does: |files| add(files, "one"),
+        about: &[Notes::PATH],
+        steps: WRITES,
+    },
     Deed {
         name: "append",
         before: |files| files.append("a", "one").unwrap(),
@@ -81,7 +110,13 @@ const DEEDS: &[Deed] = &[
         about: &["a"],
         steps: ADDS,
     },
-    Deed { name: "append anew", before: |_| (), does: |files| files.append("a", "one"), about: &["a"], steps: BEGINS },
+    Deed {
+        name: "append anew",
+        before: |_| (),
+        does: |files| files.append("a", "one"),
+        about: &["a"],
+        steps: BEGINS,
+    },
     Deed {
         name: "rename",
         before: |files| {
@@ -116,12 +151,17 @@ fn place() -> (tempfile::TempDir, Files) {
 }
 
 fn state(files: &Files, deed: &Deed) -> Vec<Option<Vec<u8>>> {
-    deed.about.iter().map(|path| files.read(path).unwrap()).collect()
+    deed.about
+        .iter()
+        .map(|path| files.read(path).unwrap())
+        .collect()
 }
 
 /// How many files lie about that are not whole.
 fn unfinished(folder: &Path) -> usize {
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let entries = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let count = |path: PathBuf| match path.is_dir() {
         true => unfinished(&path),
         false => usize::from(path.to_string_lossy().ends_with(atomic::UNFINISHED)),
@@ -154,15 +194,26 @@ fn whatever_fails_at_whatever_step_leaves_the_old_file_or_the_new_one() {
                     continue;
                 }
                 let error = done.unwrap_err();
-                assert_eq!((error.code, error.category.exit_code()), ("E_IO", 1), "{what}");
+                assert_eq!(
+                    (error.code, error.category.exit_code()),
+                    ("E_IO", 1),
+                    "{what}"
+                );
                 let killed = failure == Failure::Killed;
                 let adds = deed.name.starts_with("append");
                 if adds && killed && step == Step::Create {
                     // Nothing was added to it.
-                    assert_eq!(found[0].clone().unwrap_or_default(), old[0].clone().unwrap_or_default(), "{what}");
+                    assert_eq!(
+                        found[0].clone().unwrap_or_default(),
+                        old[0].clone().unwrap_or_default(),
+                        "{what}"
+                    );
                 } else if adds && killed && step == Step::Half {
                     let (found, new) = (found[0].as_ref().unwrap(), new[0].as_ref().unwrap());
-                    assert!(new.starts_with(found) && !found.ends_with(b"\n"), "{what}: the line is torn");
+                    assert!(
+                        new.starts_with(found) && !found.ends_with(b"\n"),
+                        "{what}: the line is torn"
+                    );
                 } else if adds && killed {
                     assert_eq!(found, new, "{what}");
                 } else {
@@ -170,7 +221,11 @@ fn whatever_fails_at_whatever_step_leaves_the_old_file_or_the_new_one() {
                     assert_eq!(&found, if named { &new } else { &old }, "{what}");
                 }
                 if !killed {
-                    assert_eq!(unfinished(folder.path()), 0, "{what}: what is not whole takes room");
+                    assert_eq!(
+                        unfinished(folder.path()),
+                        0,
+                        "{what}: what is not whole takes room"
+                    );
                 }
                 // The next process goes on as if nothing had happened.
                 let next = (deed.does)(&files);
@@ -179,11 +234,18 @@ fn whatever_fails_at_whatever_step_leaves_the_old_file_or_the_new_one() {
                     let text = String::from_utf8(files.read("a").unwrap().unwrap()).unwrap();
                     let last = if deed.name == "append" { "two" } else { "one" };
                     assert_eq!(text.lines().last(), Some(last), "{what}: a line of its own");
-                    assert!(deed.name != "append" || text.lines().next() == Some("one"), "{what}: {text:?}");
+                    assert!(
+                        deed.name != "append" || text.lines().next() == Some("one"),
+                        "{what}: {text:?}"
+                    );
                 } else if found == old {
                     next.unwrap();
                     assert_eq!(state(&files, deed), new, "{what}");
-                    assert_eq!(unfinished(folder.path()), 0, "{what}: the next one tidies up");
+                    assert_eq!(
+                        unfinished(folder.path()),
+                        0,
+                        "{what}: the next one tidies up"
+                    );
                 }
             }
         }
@@ -196,7 +258,10 @@ fn what_is_not_whole_is_not_listed() {
     fault::set(Some((Step::Half, Failure::Killed)));
     files.write("x/a", b"long enough").unwrap_err();
     fault::set(None);
-    assert_eq!((unfinished(folder.path()), files.list("x").unwrap().len()), (1, 0));
+    assert_eq!(
+        (unfinished(folder.path()), files.list("x").unwrap().len()),
+        (1, 0)
+    );
 }
 
 #[test]
@@ -211,13 +276,18 @@ fn leftovers_of_killed_processes_are_removed() {
     assert_eq!(unfinished(folder.path()), 2);
     files.remove_unfinished().unwrap();
     assert_eq!(unfinished(folder.path()), 0);
-    assert_eq!(files.read(".forge/memory/kept.json").unwrap().unwrap(), b"{}");
+    assert_eq!(
+        files.read(".forge/memory/kept.json").unwrap().unwrap(),
+        b"{}"
+    );
 }
 
 #[test]
 fn a_change_counts_though_no_copy_of_it_can_be_kept() {
     let (_folder, files) = place();
-    files.write(crate::layout::LAST_GOOD, b"in the way").unwrap();
+    files
+        .write(crate::layout::LAST_GOOD, b"in the way")
+        .unwrap();
     add(&files, "one").unwrap();
     assert_eq!(files.load::<Notes>().unwrap().unwrap().value.notes, ["one"]);
 }
@@ -231,7 +301,12 @@ fn a_disk_that_takes_half_of_a_write_leaves_the_old_file() {
     let status = Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\""])
         .arg(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "--nocapture", "files::fault_tests::fills_the_disk"])
+        .args([
+            "--ignored",
+            "--exact",
+            "--nocapture",
+            "files::fault_tests::fills_the_disk",
+        ])
         .current_dir(folder.path())
         .stdout(Stdio::null())
         .status()
@@ -243,7 +318,12 @@ fn a_disk_that_takes_half_of_a_write_leaves_the_old_file() {
 #[test]
 #[ignore = "a process of another test"]
 fn fills_the_disk() {
-    let files = Files::new(&std::env::current_dir().unwrap(), Writer::default(), MAX_FILE, None);
+    let files = Files::new(
+        &std::env::current_dir().unwrap(),
+        Writer::default(),
+        MAX_FILE,
+        None,
+    );
     let note = "n".repeat(300);
     let mut kept = 0;
     let full = loop {
@@ -252,14 +332,29 @@ fn fills_the_disk() {
             Err(error) => break error,
         }
     };
-    assert!(full.message.contains("File too large") && kept > 5, "{full} after {kept}");
-    assert_eq!(files.load::<Notes>().unwrap().unwrap().value.notes.len(), kept);
+    assert!(
+        full.message.contains("File too large") && kept > 5,
+        "{full} after {kept}"
+    );
+    assert_eq!(
+        files.load::<Notes>().unwrap().unwrap().value.notes.len(),
+        kept
+    );
     let mut lines = 0;
     while files.append("lines", &note).is_ok() {
         lines += 1;
     }
-    assert_eq!(files.read("lines").unwrap().unwrap(), format!("{note}\n").repeat(lines).as_bytes());
-    assert_eq!(files.write("whole", &[b'w'; 64 << 10]).unwrap_err().code, "E_IO");
+    assert_eq!(
+        files.read("lines").unwrap().unwrap(),
+        format!("{note}\n").repeat(lines).as_bytes()
+    );
+    assert_eq!(
+        files.write("whole", &[b'w'; 64 << 10]).unwrap_err().code,
+        "E_IO"
+    );
     assert!(files.create("made", &[b'w'; 64 << 10]).is_err());
-    assert_eq!((files.read("whole").unwrap(), files.read("made").unwrap()), (None, None));
+    assert_eq!(
+        (files.read("whole").unwrap(), files.read("made").unwrap()),
+        (None, None)
+    );
 }

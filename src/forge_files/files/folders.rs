@@ -35,7 +35,11 @@ impl Files {
         self.check_writing(path)?;
         let place = self.place(path)?;
         let io = |error: Errno| Error::io("cannot create", &self.root().join(path), &error.into());
-        match rustix::fs::mkdirat(&place.folder, place.name.as_str(), Mode::from_raw_mode(0o777)) {
+        match rustix::fs::mkdirat(
+            &place.folder,
+            place.name.as_str(),
+            Mode::from_raw_mode(0o777),
+        ) {
             Ok(()) => rustix::fs::fsync(&place.folder).map(|()| true).map_err(io),
             Err(Errno::EXIST) if self.entry(path)?.is_some_and(|entry| entry.folder) => Ok(false),
             Err(error) => Err(io(error)),
@@ -50,17 +54,22 @@ impl Files {
     /// `Refused`, `Failed`.
     pub fn list(&self, path: &str) -> Result<Vec<FolderEntry>> {
         let io = |error: Errno| Error::io("cannot list", &self.root().join(path), &error.into());
-        let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(Vec::new()) };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = match rustix::fs::openat(&place.folder, place.name.as_str(), flags, Mode::empty()) {
-            Ok(folder) => folder,
-            Err(Errno::NOENT) => return Ok(Vec::new()),
-            Err(error) => return Err(io(error)),
+        let Some(place) = path::resolve(self.root(), path, false)? else {
+            return Ok(Vec::new());
         };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder =
+            match rustix::fs::openat(&place.folder, place.name.as_str(), flags, Mode::empty()) {
+                Ok(folder) => folder,
+                Err(Errno::NOENT) => return Ok(Vec::new()),
+                Err(error) => return Err(io(error)),
+            };
         let mut entries = Vec::new();
         for entry in rustix::fs::Dir::read_from(&folder).map_err(io)? {
             let entry = entry.map_err(io)?;
-            let Ok(name) = entry.file_name().to_str() else { continue };
+            let Ok(name) = entry.file_name().to_str() else {
+                continue;
+            };
             if matches!(name, "." | "..") || name.ends_with(atomic::UNFINISHED) {
                 continue;
             }
@@ -83,7 +92,9 @@ impl Files {
         // Only the holder of the lock writes, so none of them is being written.
         let _guard = self.lock()?;
         let io = |error: Errno| Error::io("cannot tidy", &self.root().join(FORGE), &error.into());
-        let Some(place) = path::resolve(self.root(), FORGE, false)? else { return Ok(()) };
+        let Some(place) = path::resolve(self.root(), FORGE, false)? else {
+            return Ok(());
+        };
         match remove_unfinished(&place.folder, place.name.as_str(), MAX_DEPTH) {
             // It is a link: what it points to is not ours to tidy.
             Err(Errno::LOOP | Errno::NOTDIR) => Ok(()),
@@ -93,7 +104,8 @@ impl Files {
 
     /// Appends a line to an append-only list of lines.
     ///
-    /// A list that is too long becomes an older part, and a new list begins: no part is ever too large to be read.
+    /// A list that is too long becomes an older part, and a new list begins: no part is ever too
+    /// large to be read.
     ///
     /// # Errors
     /// As [`Files::append`].
@@ -102,7 +114,10 @@ impl Files {
         self.refuse_secrets(path, line.as_bytes())?;
         let _guard = self.lock()?;
         if self.entry(path)?.is_some_and(|entry| entry.bytes >= long) {
-            let next = self.older_parts(path)?.last().map_or(1, |(number, _)| number + 1);
+            let next = self
+                .older_parts(path)?
+                .last()
+                .map_or(1, |(number, _)| number + 1);
             self.rename(path, &part(path, next))?;
         }
         self.append(path, line)
@@ -113,7 +128,11 @@ impl Files {
     /// # Errors
     /// `Refused`, `Failed`.
     pub fn parts(&self, path: &str) -> Result<Vec<String>> {
-        let mut all: Vec<String> = self.older_parts(path)?.into_iter().map(|(_, part)| part).collect();
+        let mut all: Vec<String> = self
+            .older_parts(path)?
+            .into_iter()
+            .map(|(_, part)| part)
+            .collect();
         if self.entry(path)?.is_some() {
             all.push(path.to_owned());
         }
@@ -124,7 +143,12 @@ impl Files {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         let entries = self.list(folder)?.into_iter().filter(|entry| !entry.folder);
         let mut all: Vec<(u32, String)> = entries
-            .filter_map(|entry| Some((part_of(name, &entry.name)?, format!("{folder}/{}", entry.name))))
+            .filter_map(|entry| {
+                Some((
+                    part_of(name, &entry.name)?,
+                    format!("{folder}/{}", entry.name),
+                ))
+            })
             .collect();
         all.sort();
         Ok(all)
@@ -135,16 +159,30 @@ impl Files {
     /// # Errors
     /// `Refused`, `Failed`.
     pub fn entry(&self, path: &str) -> Result<Option<FolderEntry>> {
-        let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(None) };
-        match rustix::fs::statat(&place.folder, place.name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+        let Some(place) = path::resolve(self.root(), path, false)? else {
+            return Ok(None);
+        };
+        match rustix::fs::statat(
+            &place.folder,
+            place.name.as_str(),
+            AtFlags::SYMLINK_NOFOLLOW,
+        ) {
             Ok(stat) => Ok(Some(about(&place.name, &stat))),
             Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(Error::io("cannot read", &self.root().join(path), &error.into())),
+            Err(error) => Err(Error::io(
+                "cannot read",
+                &self.root().join(path),
+                &error.into(),
+            )),
         }
     }
 }
 
-fn remove_unfinished(parent: &OwnedFd, name: impl rustix::path::Arg, depth: usize) -> rustix::io::Result<()> {
+fn remove_unfinished(
+    parent: &OwnedFd,
+    name: impl rustix::path::Arg,
+    depth: usize,
+) -> rustix::io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = rustix::fs::openat(parent, name, flags, Mode::empty())?;
     for entry in rustix::fs::Dir::read_from(&folder)? {
@@ -152,7 +190,10 @@ fn remove_unfinished(parent: &OwnedFd, name: impl rustix::path::Arg, depth: usiz
         let name = entry.file_name();
         if name.to_bytes().ends_with(atomic::UNFINISHED.as_bytes()) {
             rustix::fs::unlinkat(&folder, name, AtFlags::empty())?;
-        } else if entry.file_type() == FileType::Directory && !matches!(name.to_bytes(), b"." | b"..") && depth > 0 {
+        } else if entry.file_type() == FileType::Directory
+            && !matches!(name.to_bytes(), b"." | b"..")
+            && depth > 0
+        {
             remove_unfinished(&folder, name, depth - 1)?;
         }
     }
@@ -168,8 +209,15 @@ fn part(path: &str, number: u32) -> String {
 /// Returns the number of a file that is an older part of a list.
 pub fn part_of(list: &str, name: &str) -> Option<u32> {
     let (stem, ending) = list.rsplit_once('.')?;
-    let number = name.strip_prefix(stem)?.strip_prefix('.')?.strip_suffix(ending)?.strip_suffix('.')?;
-    number.parse().ok().filter(|number| part(list, *number) == name)
+    let number = name
+        .strip_prefix(stem)?
+        .strip_prefix('.')?
+        .strip_suffix(ending)?
+        .strip_suffix('.')?;
+    number
+        .parse()
+        .ok()
+        .filter(|number| part(list, *number) == name)
 }
 
 fn about(name: &str, stat: &rustix::fs::Stat) -> FolderEntry {

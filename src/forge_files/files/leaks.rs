@@ -24,7 +24,12 @@ impl Files {
                 "agent": self.shared.writer.agent, "at": self.now().seconds(), "line": finding.line, "path": path, "rule": finding.rule,
             });
             self.append_to_parts(EXCEPTIONS, &line.to_string(), LONG_LIST)?;
-            tracing::warn!(path, rule = finding.rule, line = finding.line, "a secret was let through as asked");
+            tracing::warn!(
+                path,
+                rule = finding.rule,
+                line = finding.line,
+                "a secret was let through as asked"
+            );
         }
         Ok(())
     }
@@ -39,9 +44,14 @@ impl Files {
         self.refuse_found(path, secrets::scan(&String::from_utf8_lossy(bytes)))
     }
 
-    fn refuse_found(&self, path: &str, findings: Vec<secrets::Finding>) -> Result<Vec<secrets::Finding>> {
-        let (allowed, refused): (Vec<_>, Vec<_>) =
-            findings.into_iter().partition(|finding| self.allowed.iter().any(|rule| rule == finding.rule));
+    fn refuse_found(
+        &self,
+        path: &str,
+        findings: Vec<secrets::Finding>,
+    ) -> Result<Vec<secrets::Finding>> {
+        let (allowed, refused): (Vec<_>, Vec<_>) = findings
+            .into_iter()
+            .partition(|finding| self.allowed.iter().any(|rule| rule == finding.rule));
         match refused.first() {
             Some(first) => Err(secrets::refuse(path, first, refused.len())),
             None => Ok(allowed),

@@ -64,7 +64,12 @@ pub struct Guard {
 impl Lock {
     /// Makes the lock at a path below a folder.
     pub fn new(root: &Path, path: &'static str) -> Self {
-        Self { root: Arc::new(root.to_owned()), path, held: Arc::default(), wait: LOCK_WAIT }
+        Self {
+            root: Arc::new(root.to_owned()),
+            path,
+            held: Arc::default(),
+            wait: LOCK_WAIT,
+        }
     }
 
     #[cfg(test)]
@@ -81,18 +86,26 @@ impl Lock {
 
     /// Says whether this thread holds it.
     pub fn is_mine(&self) -> bool {
-        self.held().as_ref().is_some_and(|held| held.thread == thread::current().id())
+        self.held()
+            .as_ref()
+            .is_some_and(|held| held.thread == thread::current().id())
     }
 
     /// Takes the lock, or waits for it.
     pub fn take(&self, me: impl FnOnce() -> Holder) -> Result<Guard> {
-        if let Some(held) = self.held().as_mut().filter(|held| held.thread == thread::current().id()) {
+        if let Some(held) = self
+            .held()
+            .as_mut()
+            .filter(|held| held.thread == thread::current().id())
+        {
             held.depth += 1;
             return Ok(Guard::new(self));
         }
-        let io = |error: std::io::Error| Error::io("cannot lock", &self.root.join(self.path), &error);
+        let io =
+            |error: std::io::Error| Error::io("cannot lock", &self.root.join(self.path), &error);
         let until = Instant::now() + self.wait;
-        // Turnstile: one waiter holds `.next` and the others queue for it, so a former holder cannot jump the queue.
+        // Turnstile: one waiter holds `.next` and the others queue for it, so a former holder
+        // cannot jump the queue.
         let door = self.open(".next")?;
         let mut file = self.open("")?;
         if !(wait(&door, until).map_err(io)? && wait(&file, until).map_err(io)?) {
@@ -101,7 +114,11 @@ impl Lock {
         drop(door);
         // This only shows the holder to other processes: the lock holds without it.
         let _ = write(&mut file, &me());
-        *self.held() = Some(Held { thread: thread::current().id(), depth: 1, _file: file });
+        *self.held() = Some(Held {
+            thread: thread::current().id(),
+            depth: 1,
+            _file: file,
+        });
         Ok(Guard::new(self))
     }
 
@@ -109,11 +126,18 @@ impl Lock {
     fn open(&self, beside: &str) -> Result<File> {
         let path = self.root.join(self.path);
         let absent = || Error::not_found(format!("there is no folder for {}", path.display()));
-        let place = path::resolve(&self.root, &format!("{}{beside}", self.path), true)?.ok_or_else(absent)?;
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        rustix::fs::openat(&place.folder, place.name.as_str(), flags, Mode::from_raw_mode(0o666))
-            .map(File::from)
-            .map_err(|error| Error::io("cannot lock", &path, &error.into()))
+        let place = path::resolve(&self.root, &format!("{}{beside}", self.path), true)?
+            .ok_or_else(absent)?;
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        rustix::fs::openat(
+            &place.folder,
+            place.name.as_str(),
+            flags,
+            Mode::from_raw_mode(0o666),
+        )
+        .map(File::from)
+        .map_err(|error| Error::io("cannot lock", &path, &error.into()))
     }
 
     fn busy(&self, file: File) -> Error {
@@ -121,11 +145,15 @@ impl Lock {
             || "another process".to_owned(),
             |holder| format!("process {}, since {}", holder.pid, holder.since),
         );
-        Error::new(Category::Locked, "E_LOCKED", format!("{} is held by {who}", self.root.join(self.path).display()))
-            .hint(format!(
-                "waited {} seconds; it is free as soon as that process goes on or ends",
-                self.wait.as_secs_f32()
-            ))
+        Error::new(
+            Category::Locked,
+            "E_LOCKED",
+            format!("{} is held by {who}", self.root.join(self.path).display()),
+        )
+        .hint(format!(
+            "waited {} seconds; it is free as soon as that process goes on or ends",
+            self.wait.as_secs_f32()
+        ))
     }
 }
 
@@ -146,7 +174,10 @@ impl Guard {
     fn new(lock: &Lock) -> Self {
         #[cfg(any(test, feature = "testing"))]
         LOCAL.set(LOCAL.get() + usize::from(lock.path == crate::layout::LOCK));
-        Self { lock: lock.clone(), _thread: PhantomData }
+        Self {
+            lock: lock.clone(),
+            _thread: PhantomData,
+        }
     }
 }
 
@@ -195,7 +226,11 @@ mod tests {
     use super::*;
 
     fn me() -> Holder {
-        Holder { pid: 77, since: "2025-12-24T10:00:00Z".into(), ..Holder::default() }
+        Holder {
+            pid: 77,
+            since: "2025-12-24T10:00:00Z".into(),
+            ..Holder::default()
+        }
     }
 
     #[test]
@@ -205,7 +240,12 @@ mod tests {
         let second = Lock::new(folder.path(), "a/lock").waiting(Duration::from_millis(20));
         let error = second.take(me).unwrap_err();
         assert_eq!((error.code, error.category.exit_code()), ("E_LOCKED", 5));
-        assert!(error.message.contains("process 77, since 2025-12-24T10:00:00Z"), "{error}");
+        assert!(
+            error
+                .message
+                .contains("process 77, since 2025-12-24T10:00:00Z"),
+            "{error}"
+        );
         drop(guard);
         assert!(second.take(me).is_ok());
     }
@@ -219,10 +259,20 @@ mod tests {
         drop(outer);
         assert!(lock.is_mine(), "the inner one still holds it");
         let other = lock.clone();
-        assert_eq!(thread::spawn(move || other.take(me).map(drop)).join().unwrap().unwrap_err().code, "E_LOCKED");
+        assert_eq!(
+            thread::spawn(move || other.take(me).map(drop))
+                .join()
+                .unwrap()
+                .unwrap_err()
+                .code,
+            "E_LOCKED"
+        );
         drop(inner);
         assert!(!lock.is_mine());
-        thread::spawn(move || lock.take(me).map(drop)).join().unwrap().unwrap();
+        thread::spawn(move || lock.take(me).map(drop))
+            .join()
+            .unwrap()
+            .unwrap();
     }
 
     #[test]
@@ -231,7 +281,10 @@ mod tests {
         let root = outer.path().join("root");
         std::fs::create_dir(&root).unwrap();
         std::os::unix::fs::symlink("..", root.join("a")).unwrap();
-        assert_eq!(Lock::new(&root, "a/lock").take(me).unwrap_err().code, "E_PATH");
+        assert_eq!(
+            Lock::new(&root, "a/lock").take(me).unwrap_err().code,
+            "E_PATH"
+        );
         assert!(!outer.path().join("lock").exists());
     }
 }

@@ -12,8 +12,9 @@ const NEVER_REMOVED: [&str; 3] = [KNOWLEDGE_ENTRIES, FEATURES_ENTRIES, ACTIVE];
 impl Files {
     /// Says whether a shared document existed and is gone.
     ///
-    /// That is so if git has it, or if its last good copy is kept. To begin it again would lose its content, as
-    /// overwriting a damaged one would. A caller that changes it calls `was_there` before it takes the lock.
+    /// That is so if git has it, or if its last good copy is kept. To begin it again would lose its
+    /// content, as overwriting a damaged one would. A caller that changes it calls `was_there`
+    /// before it takes the lock.
     ///
     /// # Errors
     /// `Refused`, `Failed`.
@@ -34,7 +35,9 @@ impl Files {
         if self.entry(path)?.is_some() || self.has_good(path)? {
             return Ok(true);
         }
-        self.tracks.as_ref().map_or(Ok(false), |tracks| tracks(path))
+        self.tracks
+            .as_ref()
+            .map_or(Ok(false), |tracks| tracks(path))
     }
 
     /// Says whether there is a last good copy of a document that is never removed.
@@ -43,7 +46,9 @@ impl Files {
     /// As [`Self::is_lost`].
     pub(super) fn has_good(&self, path: &str) -> Result<bool> {
         // A branch without a memory lacks its settings too.
-        Ok(NEVER_REMOVED.contains(&path) && self.entry(&last_good(path))?.is_some() && self.entry(CONFIG)?.is_some())
+        Ok(NEVER_REMOVED.contains(&path)
+            && self.entry(&last_good(path))?.is_some()
+            && self.entry(CONFIG)?.is_some())
     }
 }
 
@@ -51,7 +56,11 @@ impl Files {
 pub(super) fn error(path: &str) -> Error {
     let error = Error::new(Category::Corrupt, "E_CORRUPT", format!("{path}: {LOST}"))
         .hint("nothing was begun anew, and nothing will be until it is put back or given up");
-    if path == ACTIVE { error.next(format!("helmdeck forge repair {path}")) } else { error.next(back(path)) }
+    if path == ACTIVE {
+        error.next(format!("helmdeck forge repair {path}"))
+    } else {
+        error.next(back(path))
+    }
 }
 
 /// Returns the command that puts a lost folder of entries back.

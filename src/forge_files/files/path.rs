@@ -20,8 +20,8 @@ const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
 
 /// Checks that a path is allowed in a file of the project.
 ///
-/// It must be relative, with `/` between its parts. It must not go up, contain a control character, or have a name
-/// that another system takes for a device.
+/// It must be relative, with `/` between its parts. It must not go up, contain a control character,
+/// or have a name that another system takes for a device.
 ///
 /// # Errors
 /// `Refused` (`E_PATH`), with the reason.
@@ -48,10 +48,16 @@ pub fn check_path(path: &str) -> Result<()> {
 }
 
 fn is_device(part: &str) -> bool {
-    let stem = part.split('.').next().unwrap_or(part).trim_end().to_ascii_lowercase();
+    let stem = part
+        .split('.')
+        .next()
+        .unwrap_or(part)
+        .trim_end()
+        .to_ascii_lowercase();
     let numbered = |prefix: &str| {
-        stem.strip_prefix(prefix)
-            .is_some_and(|n| n.chars().count() == 1 && n.chars().all(|c| "123456789¹²³".contains(c)))
+        stem.strip_prefix(prefix).is_some_and(|n| {
+            n.chars().count() == 1 && n.chars().all(|c| "123456789¹²³".contains(c))
+        })
     };
     DEVICES.contains(&stem.as_str()) || numbered("com") || numbered("lpt")
 }
@@ -71,7 +77,11 @@ fn is_git(part: &str) -> bool {
 
 fn refuse(path: &str, why: &str) -> Error {
     let shown: String = path.chars().take(200).collect();
-    Error::new(Category::Refused, "E_PATH", format!("the path {shown:?} is refused: {why}"))
+    Error::new(
+        Category::Refused,
+        "E_PATH",
+        format!("the path {shown:?} is refused: {why}"),
+    )
 }
 
 /// Where a file is or would be: an open folder, and a name in it that is no link.
@@ -84,9 +94,9 @@ pub(super) struct FileLocation {
 ///
 /// `None` says that a folder on the way is absent; with `make` it is created instead.
 ///
-/// Another person's repository can contain any link. So a path in `.forge` must contain no link, neither on the way
-/// nor at its end. On the way to another file of the project, a link is followed as long as it stays below the root.
-/// No path leads into a `.git`.
+/// Another person's repository can contain any link. So a path in `.forge` must contain no link,
+/// neither on the way nor at its end. On the way to another file of the project, a link is followed
+/// as long as it stays below the root. No path leads into a `.git`.
 pub(super) fn resolve(root: &Path, path: &str, make: bool) -> Result<Option<FileLocation>> {
     check_path(path)?;
     let io = |error: Errno| Error::io("cannot open", &root.join(path), &error.into());
@@ -115,11 +125,19 @@ pub(super) fn resolve(root: &Path, path: &str, make: bool) -> Result<Option<File
             }
             Ok(target) => {
                 links += 1;
-                let target = OsStr::from_bytes(target.as_bytes()).to_str().filter(|target| !target.starts_with('/'));
+                let target = OsStr::from_bytes(target.as_bytes())
+                    .to_str()
+                    .filter(|target| !target.starts_with('/'));
                 let Some(target) = target.filter(|_| links <= MAX_LINKS) else {
                     return Err(refuse(path, "a link on the way leaves the root"));
                 };
-                parts.extend(target.split('/').rev().filter(|part| !matches!(*part, "" | ".")).map(str::to_owned));
+                parts.extend(
+                    target
+                        .split('/')
+                        .rev()
+                        .filter(|part| !matches!(*part, "" | "."))
+                        .map(str::to_owned),
+                );
                 continue;
             }
             Err(Errno::INVAL) => {}
@@ -136,7 +154,9 @@ pub(super) fn resolve(root: &Path, path: &str, make: bool) -> Result<Option<File
             Err(error) => return Err(io(error)),
         }
         if parts.is_empty() {
-            return Ok(folders.pop().map(|folder| FileLocation { folder, name: part }));
+            return Ok(folders
+                .pop()
+                .map(|folder| FileLocation { folder, name: part }));
         }
         let next = rustix::fs::openat(here, part.as_str(), open | OFlags::NOFOLLOW, Mode::empty());
         folders.push(next.map_err(|error| match error {
@@ -153,7 +173,16 @@ mod tests {
 
     #[test]
     fn paths_that_leave_the_root_or_name_devices_are_refused() {
-        for good in ["a", ".forge/memory/a.json", "src/a b.rs", "a..b", "console.txt", "com10", "é/ü", ".local"] {
+        for good in [
+            "a",
+            ".forge/memory/a.json",
+            "src/a b.rs",
+            "a..b",
+            "console.txt",
+            "com10",
+            "é/ü",
+            ".local",
+        ] {
             assert!(check_path(good).is_ok(), "{good}");
         }
         let long = "a/".repeat(600);
@@ -186,7 +215,11 @@ mod tests {
         ];
         for path in bad {
             let error = check_path(path).unwrap_err();
-            assert_eq!((error.code, error.category), ("E_PATH", Category::Refused), "{path}");
+            assert_eq!(
+                (error.code, error.category),
+                ("E_PATH", Category::Refused),
+                "{path}"
+            );
         }
     }
 
@@ -197,14 +230,22 @@ mod tests {
         for inside in [".git/hooks", ".forge/.local", ".forge/memory", "docs"] {
             std::fs::create_dir_all(root.join(inside)).unwrap();
         }
-        let link = |target: &str, at: &str| std::os::unix::fs::symlink(target, root.join(at)).unwrap();
-        link("../../.git/hooks/post-commit", ".forge/.local/journal.jsonl");
+        let link =
+            |target: &str, at: &str| std::os::unix::fs::symlink(target, root.join(at)).unwrap();
+        link(
+            "../../.git/hooks/post-commit",
+            ".forge/.local/journal.jsonl",
+        );
         link("../../.git/hooks", ".forge/memory/artifacts");
         link("../../docs", ".forge/memory/long-term");
         link("../docs/a", ".forge/beside");
         link(".git/hooks", "hooks");
-        let inside =
-            [".forge/.local/journal.jsonl", ".forge/memory/artifacts/a", ".forge/memory/long-term/a", ".forge/beside"];
+        let inside = [
+            ".forge/.local/journal.jsonl",
+            ".forge/memory/artifacts/a",
+            ".forge/memory/long-term/a",
+            ".forge/beside",
+        ];
         for path in inside.into_iter().chain([
             "hooks/post-commit",
             ".git/HEAD",
@@ -213,17 +254,28 @@ mod tests {
             "git~1/x",
         ]) {
             for make in [false, true] {
-                assert_eq!(resolve(root, path, make).err().map(|error| error.code), Some("E_PATH"), "{path}");
+                assert_eq!(
+                    resolve(root, path, make).err().map(|error| error.code),
+                    Some("E_PATH"),
+                    "{path}"
+                );
             }
         }
         assert!(
-            resolve(root, ".forge/git/commits.log", true).unwrap().is_some(),
+            resolve(root, ".forge/git/commits.log", true)
+                .unwrap()
+                .is_some(),
             "the memory about git is a folder of ours"
         );
         // The memory itself may be no link either.
         let other = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(root.join("docs"), other.path().join(".forge")).unwrap();
-        assert_eq!(resolve(other.path(), ".forge/config.toml", true).err().map(|error| error.code), Some("E_PATH"));
+        assert_eq!(
+            resolve(other.path(), ".forge/config.toml", true)
+                .err()
+                .map(|error| error.code),
+            Some("E_PATH")
+        );
     }
 
     #[test]
@@ -232,7 +284,8 @@ mod tests {
         let root = outer.path().join("root");
         std::fs::create_dir_all(root.join("in/deep")).unwrap();
         std::fs::write(outer.path().join("secret"), "s").unwrap();
-        let link = |target: &str, at: &str| std::os::unix::fs::symlink(target, root.join(at)).unwrap();
+        let link =
+            |target: &str, at: &str| std::os::unix::fs::symlink(target, root.join(at)).unwrap();
         link("in/deep", "inside");
         link("../../in", "in/deep/up");
         link("..", "outside");
@@ -242,10 +295,24 @@ mod tests {
         link("inside/../../..", "sneaky");
 
         for fine in ["in/deep/a", "inside/a", "inside/up/a", "new"] {
-            assert_eq!(resolve(&root, fine, false).unwrap().unwrap().name, fine.rsplit('/').next().unwrap());
+            assert_eq!(
+                resolve(&root, fine, false).unwrap().unwrap().name,
+                fine.rsplit('/').next().unwrap()
+            );
         }
-        for out in ["outside/secret", "file", "absolute/secret", "loop", "loop/a", "sneaky/secret"] {
-            assert_eq!(resolve(&root, out, true).err().map(|error| error.code), Some("E_PATH"), "{out}");
+        for out in [
+            "outside/secret",
+            "file",
+            "absolute/secret",
+            "loop",
+            "loop/a",
+            "sneaky/secret",
+        ] {
+            assert_eq!(
+                resolve(&root, out, true).err().map(|error| error.code),
+                Some("E_PATH"),
+                "{out}"
+            );
         }
         assert!(resolve(&root, "not/there", false).unwrap().is_none());
         assert!(resolve(&root, "now/there/a", true).unwrap().is_some());

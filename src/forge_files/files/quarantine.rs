@@ -19,7 +19,12 @@ impl Files {
         let copies: Vec<String> = self
             .list(QUARANTINE)?
             .into_iter()
-            .filter_map(|entry| entry.name.starts_with(&format!("{name}.")).then_some(entry.name))
+            .filter_map(|entry| {
+                entry
+                    .name
+                    .starts_with(&format!("{name}."))
+                    .then_some(entry.name)
+            })
             .collect();
         if let Some(copy) = copies.iter().find(|copy| copy.ends_with(&tail)) {
             return Ok(Some(format!("{QUARANTINE}/{copy}")));
@@ -37,11 +42,15 @@ impl Files {
     pub(super) fn keep_good(&self, file: &str, bytes: &[u8]) -> Result<()> {
         let at = last_good(file);
         let place = self.place(&at)?;
-        atomic::write_copy(&place, bytes).map_err(|error| Error::io("cannot write", &self.root().join(&at), &error))
+        atomic::write_copy(&place, bytes)
+            .map_err(|error| Error::io("cannot write", &self.root().join(&at), &error))
     }
 }
 
 /// Where the last good bytes of a file lie.
 pub fn last_good(file: &str) -> String {
-    format!("{LAST_GOOD}/{}", file.strip_prefix(".forge/").unwrap_or(file))
+    format!(
+        "{LAST_GOOD}/{}",
+        file.strip_prefix(".forge/").unwrap_or(file)
+    )
 }

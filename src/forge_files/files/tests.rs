@@ -20,11 +20,20 @@ impl Document for Notes {
     const PATH: &'static str = ".forge/memory/notes.json";
 
     fn skeleton() -> Self {
-        Self { schema_version: "1.0".into(), count: 0, notes: Vec::new(), other: Members::default() }
+        Self {
+            schema_version: "1.0".into(),
+            count: 0,
+            notes: Vec::new(),
+            other: Members::default(),
+        }
     }
 
     fn check(&self) -> std::result::Result<(), String> {
-        if self.notes.iter().any(String::is_empty) { Err("a note is empty".into()) } else { Ok(()) }
+        if self.notes.iter().any(String::is_empty) {
+            Err("a note is empty".into())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -37,7 +46,10 @@ fn place() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join(".forge")).unwrap();
     let files = at(folder.path());
-    Fixture { _folder: folder, files }
+    Fixture {
+        _folder: folder,
+        files,
+    }
 }
 
 fn at(root: &Path) -> Files {
@@ -66,7 +78,10 @@ fn overwrite(files: &Files, bytes: &[u8]) {
 fn an_absent_document_is_none_and_an_edit_creates_it() {
     let Fixture { files, .. } = &place();
     assert!(files.load::<Notes>().unwrap().is_none());
-    assert!(!files.root().join(".forge/.local").exists(), "reading leaves nothing behind");
+    assert!(
+        !files.root().join(".forge/.local").exists(),
+        "reading leaves nothing behind"
+    );
     add(files, "one").unwrap();
     let loaded = files.load::<Notes>().unwrap().unwrap();
     assert_eq!((loaded.value.count, loaded.read_only), (1, false));
@@ -78,7 +93,10 @@ fn an_absent_document_is_none_and_an_edit_creates_it() {
 fn what_does_not_change_is_not_written() {
     let Fixture { files, .. } = &place();
     // A person wrote it, in another form than this program does.
-    overwrite(files, b"{\"schema_version\":\"1.0\",\r\n\"count\":0,\"notes\":[],\"mine\":[1]}");
+    overwrite(
+        files,
+        b"{\"schema_version\":\"1.0\",\r\n\"count\":0,\"notes\":[],\"mine\":[1]}",
+    );
     let before = raw(files, Notes::PATH);
     files.edit::<Notes, _>(None, |_| Ok(())).unwrap();
     assert_eq!(raw(files, Notes::PATH), before);
@@ -97,11 +115,17 @@ fn what_does_not_change_is_not_written() {
 fn a_number_that_we_do_not_know_keeps_every_digit() {
     let Fixture { files, .. } = &place();
     let theirs = "\"big\": 123456789012345678901234567890,\n  \"long\": 0.1000000000000000055511151231257827,\n  \"price\": 1.10";
-    overwrite(files, format!("{{\"schema_version\":\"1.0\",\"count\":1,\"notes\":[],{theirs}}}").as_bytes());
+    overwrite(
+        files,
+        format!("{{\"schema_version\":\"1.0\",\"count\":1,\"notes\":[],{theirs}}}").as_bytes(),
+    );
     add(files, "one").unwrap();
     add(files, "two").unwrap();
     let text = String::from_utf8(raw(files, Notes::PATH)).unwrap();
-    assert!(text.contains(theirs) && text.contains("\"count\": 3"), "{text}");
+    assert!(
+        text.contains(theirs) && text.contains("\"count\": 3"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -122,7 +146,13 @@ fn a_stale_copy_is_refused_with_the_current_value() {
         .unwrap();
     assert_eq!(files.load::<Notes>().unwrap().unwrap().value.count, 7);
     files.remove(Notes::PATH).unwrap();
-    assert_eq!(files.edit::<Notes, _>(Some(&etag), |_| Ok(())).unwrap_err().code, "E_STALE");
+    assert_eq!(
+        files
+            .edit::<Notes, _>(Some(&etag), |_| Ok(()))
+            .unwrap_err()
+            .code,
+        "E_STALE"
+    );
 }
 
 #[test]
@@ -147,15 +177,22 @@ fn an_invalid_change_and_a_secret_leave_the_file_as_it_is() {
     assert_eq!(add(&other, &key).unwrap_err().code, "E_SECRET");
     add(&files.allowing("github-token"), &key).unwrap();
     let log = String::from_utf8(raw(files, EXCEPTIONS)).unwrap();
-    assert!(log.contains("\"rule\":\"github-token\"") && !log.contains("a1B2"), "{log}");
+    assert!(
+        log.contains("\"rule\":\"github-token\"") && !log.contains("a1B2"),
+        "{log}"
+    );
 }
 
 #[test]
 fn versions_decide_who_may_write() {
     let Fixture { files, .. } = &place();
-    let with =
-        |version: &str, count: &str| format!("{{\"schema_version\":{version},\"count\":{count},\"notes\":[\"\"]}}");
-    overwrite(files, with("\"1.9\"", "1").replace("[\"\"]", "[]").as_bytes());
+    let with = |version: &str, count: &str| {
+        format!("{{\"schema_version\":{version},\"count\":{count},\"notes\":[\"\"]}}")
+    };
+    overwrite(
+        files,
+        with("\"1.9\"", "1").replace("[\"\"]", "[]").as_bytes(),
+    );
     assert!(!files.load::<Notes>().unwrap().unwrap().read_only);
     add(files, "one").unwrap();
     overwrite(files, with("\"2.0\"", "1").as_bytes());
@@ -165,15 +202,25 @@ fn versions_decide_who_may_write() {
     assert_eq!(files.load::<Notes>().unwrap_err().code, "E_SCHEMA_NEWER");
     for odd in ["\"0.9\"", "1", "\"1\"", "\"one.two\"", "\"+1.0\"", "null"] {
         overwrite(files, with(odd, "1").as_bytes());
-        assert_eq!(files.load::<Notes>().unwrap_err().code, "E_CORRUPT", "{odd}");
+        assert_eq!(
+            files.load::<Notes>().unwrap_err().code,
+            "E_CORRUPT",
+            "{odd}"
+        );
     }
 }
 
 /// Every way a file is damaged, with a piece of what is said.
 fn corpus() -> Vec<(Vec<u8>, &'static str)> {
-    let whole = json::print(&Notes { notes: vec!["é\n".into()], ..Notes::skeleton() }).unwrap();
+    let whole = json::print(&Notes {
+        notes: vec!["é\n".into()],
+        ..Notes::skeleton()
+    })
+    .unwrap();
     let text = String::from_utf8(whole.clone()).unwrap();
-    let mut all: Vec<(Vec<u8>, &str)> = (0..whole.len() - 2).map(|end| (whole[..end].to_vec(), "expected")).collect();
+    let mut all: Vec<(Vec<u8>, &str)> = (0..whole.len() - 2)
+        .map(|end| (whole[..end].to_vec(), "expected"))
+        .collect();
     let mut nul = whole.clone();
     let middle = nul.len() / 2;
     nul[middle..].fill(0);
@@ -187,15 +234,35 @@ fn corpus() -> Vec<(Vec<u8>, &'static str)> {
     all.extend([
         (vec![0; 4096], "NUL"),
         (nul, "NUL"),
-        ([b"\xef\xbb\xbf".as_slice(), &whole].concat(), "byte order mark"),
+        (
+            [b"\xef\xbb\xbf".as_slice(), &whole].concat(),
+            "byte order mark",
+        ),
         (merge.into_bytes(), "merge"),
-        (text.replace("\"count\"", "\"count\": 1,\n  \"count\"").into_bytes(), "duplicate"),
-        (text.replace("\"count\"", "\"new\": {\"a\": 1, \"a\": 2},\n  \"count\"").into_bytes(), "duplicate"),
+        (
+            text.replace("\"count\"", "\"count\": 1,\n  \"count\"")
+                .into_bytes(),
+            "duplicate",
+        ),
+        (
+            text.replace("\"count\"", "\"new\": {\"a\": 1, \"a\": 2},\n  \"count\"")
+                .into_bytes(),
+            "duplicate",
+        ),
         (Vec::new(), "empty"),
-        (b"{\"schema_version\":\"1.0\",\"count\":1,\"notes\":[\"\xff\"]}".to_vec(), "UTF-8"),
-        (format!("{{\"a\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000)).into_bytes(), "recursion"),
+        (
+            b"{\"schema_version\":\"1.0\",\"count\":1,\"notes\":[\"\xff\"]}".to_vec(),
+            "UTF-8",
+        ),
+        (
+            format!("{{\"a\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000)).into_bytes(),
+            "recursion",
+        ),
         (text.replace('0', "-1").into_bytes(), "expected"),
-        (text.replace("\"é\\n\"", "\"\"").into_bytes(), "a note is empty"),
+        (
+            text.replace("\"é\\n\"", "\"\"").into_bytes(),
+            "a note is empty",
+        ),
         (b"[]".to_vec(), "expected"),
         (format!("{text}{text}").into_bytes(), "trailing"),
     ]);
@@ -208,21 +275,40 @@ fn a_damaged_file_is_loud_copied_aside_and_never_written_over() {
         let Fixture { files, .. } = &place();
         overwrite(files, &bytes);
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).into_owned();
-        for error in [files.load::<Notes>().unwrap_err(), add(files, "x").unwrap_err()] {
-            assert_eq!((error.code, error.category.exit_code()), ("E_CORRUPT", 8), "{shown}");
+        for error in [
+            files.load::<Notes>().unwrap_err(),
+            add(files, "x").unwrap_err(),
+        ] {
+            assert_eq!(
+                (error.code, error.category.exit_code()),
+                ("E_CORRUPT", 8),
+                "{shown}"
+            );
             assert!(error.message.contains(says), "{error} for {shown}");
             let place = error.message.strip_prefix(Notes::PATH).unwrap();
             let mut numbers = place.split(':').skip(1);
             for _ in 0..2 {
-                assert!(numbers.next().unwrap().parse::<usize>().unwrap() > 0, "{error}");
+                assert!(
+                    numbers.next().unwrap().parse::<usize>().unwrap() > 0,
+                    "{error}"
+                );
             }
         }
         assert_eq!(raw(files, Notes::PATH), bytes);
         let copies = files.list(crate::layout::QUARANTINE).unwrap();
         assert_eq!(copies.len(), 1, "once for each content");
         let sch = etag(&bytes);
-        assert!(copies[0].name.starts_with("notes.json.2") && copies[0].name.ends_with(&sch[..8]), "{copies:?}");
-        assert_eq!(raw(files, &format!("{}/{}", crate::layout::QUARANTINE, copies[0].name)), bytes);
+        assert!(
+            copies[0].name.starts_with("notes.json.2") && copies[0].name.ends_with(&sch[..8]),
+            "{copies:?}"
+        );
+        assert_eq!(
+            raw(
+                files,
+                &format!("{}/{}", crate::layout::QUARANTINE, copies[0].name)
+            ),
+            bytes
+        );
     }
 }
 
@@ -231,16 +317,25 @@ fn line_ends_of_windows_are_no_damage() {
     let Fixture { files, .. } = &place();
     let text = String::from_utf8(json::print(&Notes::skeleton()).unwrap()).unwrap();
     overwrite(files, text.replace('\n', "\r\n").as_bytes());
-    assert_eq!(files.load::<Notes>().unwrap().unwrap().value, Notes::skeleton());
+    assert_eq!(
+        files.load::<Notes>().unwrap().unwrap().value,
+        Notes::skeleton()
+    );
 }
 
 #[test]
 fn a_huge_file_is_not_read_at_all() {
     let Fixture { files, .. } = &place();
     overwrite(files, b"{");
-    let file = std::fs::OpenOptions::new().write(true).open(files.root().join(Notes::PATH)).unwrap();
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(files.root().join(Notes::PATH))
+        .unwrap();
     file.set_len(64 << 20).unwrap();
-    for error in [files.load::<Notes>().unwrap_err(), add(files, "x").unwrap_err()] {
+    for error in [
+        files.load::<Notes>().unwrap_err(),
+        add(files, "x").unwrap_err(),
+    ] {
         assert_eq!((error.code, error.category.exit_code()), ("E_TOO_LARGE", 8));
     }
     assert_eq!(file.metadata().unwrap().len(), 64 << 20);
@@ -275,7 +370,10 @@ fn create_never_overwrites_and_write_keeps_permissions() {
     assert!(!files.create("run.sh", b"two").unwrap());
     assert_eq!(raw(files, "run.sh"), b"one");
     files.write("run.sh", b"three").unwrap();
-    let mode = std::fs::metadata(files.root().join("run.sh")).unwrap().permissions().mode();
+    let mode = std::fs::metadata(files.root().join("run.sh"))
+        .unwrap()
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o755);
 }
 
@@ -286,7 +384,10 @@ fn lines_are_added_whole_even_after_a_torn_one() {
     std::fs::write(files.root().join("log.jsonl"), "{\"a\":1}\n{\"a\":").unwrap();
     files.append("log.jsonl", "{\"a\":3}").unwrap();
     assert_eq!(raw(files, "log.jsonl"), b"{\"a\":1}\n{\"a\":\n{\"a\":3}\n");
-    assert_eq!(files.append("log.jsonl", "a\nb").unwrap_err().code, "E_USAGE");
+    assert_eq!(
+        files.append("log.jsonl", "a\nb").unwrap_err().code,
+        "E_USAGE"
+    );
 }
 
 #[test]
@@ -294,14 +395,32 @@ fn files_are_renamed_removed_and_listed() {
     let Fixture { files, .. } = &place();
     files.write("a/b.txt", b"1").unwrap();
     files.rename("a/b.txt", "c/d.txt").unwrap();
-    assert_eq!(files.rename("a/b.txt", "c/e.txt").unwrap_err().code, "E_NOT_FOUND");
-    assert_eq!(files.rename("x/b.txt", "c/e.txt").unwrap_err().code, "E_NOT_FOUND");
+    assert_eq!(
+        files.rename("a/b.txt", "c/e.txt").unwrap_err().code,
+        "E_NOT_FOUND"
+    );
+    assert_eq!(
+        files.rename("x/b.txt", "c/e.txt").unwrap_err().code,
+        "E_NOT_FOUND"
+    );
     assert_eq!(files.read("c/d.txt").unwrap().unwrap(), b"1");
     assert!(files.create_folder("c/sub").unwrap() && !files.create_folder("c/sub").unwrap());
-    let seen: Vec<_> = files.list("c").unwrap().into_iter().map(|entry| (entry.name, entry.folder)).collect();
-    assert_eq!(seen, [("d.txt".to_owned(), false), ("sub".to_owned(), true)]);
+    let seen: Vec<_> = files
+        .list("c")
+        .unwrap()
+        .into_iter()
+        .map(|entry| (entry.name, entry.folder))
+        .collect();
+    assert_eq!(
+        seen,
+        [("d.txt".to_owned(), false), ("sub".to_owned(), true)]
+    );
     assert!(files.list("none").unwrap().is_empty());
-    assert!(files.remove("c/d.txt").unwrap() && !files.remove("c/d.txt").unwrap() && !files.remove("none/d").unwrap());
+    assert!(
+        files.remove("c/d.txt").unwrap()
+            && !files.remove("c/d.txt").unwrap()
+            && !files.remove("none/d").unwrap()
+    );
     for out in ["../a", "/a", "a/../../b"] {
         assert_eq!(files.write(out, b"1").unwrap_err().code, "E_PATH");
         assert_eq!(files.read(out).unwrap_err().code, "E_PATH");

@@ -22,14 +22,26 @@ pub struct Pieces<R> {
 impl<R: Read> Pieces<R> {
     /// Begins to read.
     pub const fn new(from: R) -> Self {
-        Self { from, piece: PIECE, again: AGAIN, kept: Vec::new(), lines: 0 }
+        Self {
+            from,
+            piece: PIECE,
+            again: AGAIN,
+            kept: Vec::new(),
+            lines: 0,
+        }
     }
 
     /// Returns the possible credentials in the next piece; `None` at the end.
     ///
     /// A finding may be returned twice.
     pub fn next_piece(&mut self) -> io::Result<Option<Vec<Finding>>> {
-        if self.from.by_ref().take(self.piece).read_to_end(&mut self.kept)? == 0 {
+        if self
+            .from
+            .by_ref()
+            .take(self.piece)
+            .read_to_end(&mut self.kept)?
+            == 0
+        {
             return Ok(None);
         }
         let mut found = scan(&String::from_utf8_lossy(&self.kept));
@@ -37,13 +49,24 @@ impl<R: Read> Pieces<R> {
             finding.line = finding.line.saturating_add(self.lines);
         }
         let cut = self.kept.len().saturating_sub(self.again);
-        let lines = self.kept[..cut].iter().filter(|byte| **byte == b'\n').count();
-        self.lines = self.lines.saturating_add(u32::try_from(lines).unwrap_or(u32::MAX));
-        let is_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+        let lines = self.kept[..cut]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count();
+        self.lines = self
+            .lines
+            .saturating_add(u32::try_from(lines).unwrap_or(u32::MAX));
+        let is_word = |byte: Option<&u8>| {
+            byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+        };
         let within = cut > 0 && is_word(self.kept.get(cut - 1));
         self.kept.drain(..cut);
         // The middle of a word is not the begin of one.
-        if let Some(first) = self.kept.first_mut().filter(|first| within && is_word(Some(first))) {
+        if let Some(first) = self
+            .kept
+            .first_mut()
+            .filter(|first| within && is_word(Some(first)))
+        {
             *first = b'_';
         }
         Ok(Some(found))
@@ -55,7 +78,13 @@ mod tests {
     use super::*;
 
     fn found(text: &[u8]) -> Vec<Finding> {
-        let mut pieces = Pieces { from: text, piece: 100, again: 50, kept: Vec::new(), lines: 0 };
+        let mut pieces = Pieces {
+            from: text,
+            piece: 100,
+            again: 50,
+            kept: Vec::new(),
+            lines: 0,
+        };
         let mut all = Vec::new();
         while let Some(found) = pieces.next_piece().unwrap() {
             all.extend(found);
@@ -68,11 +97,20 @@ mod tests {
         let token = format!("{}{}", concat!("gh", "p_"), "aB3x".repeat(9));
         for before in 0..250 {
             for filler in ["\n", " ", "\0", "é"] {
-                let text = format!("{}\n{token}\nrest {}", filler.repeat(before), ". ".repeat(120));
+                let text = format!(
+                    "{}\n{token}\nrest {}",
+                    filler.repeat(before),
+                    ". ".repeat(120)
+                );
                 let found = found(text.as_bytes());
                 let line = 2 + u32::try_from(if filler == "\n" { before } else { 0 }).unwrap();
                 assert!(!found.is_empty(), "{before} {filler:?}");
-                assert!(found.iter().all(|one| one.rule == "github-token" && one.line == line), "{before}: {found:?}");
+                assert!(
+                    found
+                        .iter()
+                        .all(|one| one.rule == "github-token" && one.line == line),
+                    "{before}: {found:?}"
+                );
             }
         }
     }

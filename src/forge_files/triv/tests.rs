@@ -23,7 +23,10 @@ fn pattern<T: JsonSchema>() -> Regex {
 
 #[test]
 fn the_vectors_of_triv_1_hold() {
-    assert_eq!(format!("{:032x}", murmur(b"hello", 0)), "5b1e906a48ae1d19cbd8a7b341bd9b02");
+    assert_eq!(
+        format!("{:032x}", murmur(b"hello", 0)),
+        "5b1e906a48ae1d19cbd8a7b341bd9b02"
+    );
     assert_eq!(sch(b""), "3nec5pfiewi6en74ae8ja1zz9");
     assert_eq!(sch(b"hello"), "55s8mvcf9diit4jklel4a08px");
     assert_eq!(sch(b"fn main() {}\n"), "2d74j8qqmvtroxz0ax7jdli74");
@@ -36,26 +39,55 @@ fn the_vectors_of_triv_1_hold() {
 fn a_whole_name_has_81_characters_and_reads_back() {
     let name = Triv::new(b"fn main() {}\n", &context(), ID.parse().unwrap()).unwrap();
     let text = name.to_string();
-    assert_eq!(text, format!("triv:2d74j8qqmvtroxz0ax7jdli74_06jdbyhg8amm4_{ID}"));
+    assert_eq!(
+        text,
+        format!("triv:2d74j8qqmvtroxz0ax7jdli74_06jdbyhg8amm4_{ID}")
+    );
     assert_eq!(text.len(), 81);
     assert_eq!(Triv::parse(&text), Ok(name.clone()));
-    assert_eq!(serde_json::from_str::<Triv>(&serde_json::to_string(&name).unwrap()).unwrap(), name);
+    assert_eq!(
+        serde_json::from_str::<Triv>(&serde_json::to_string(&name).unwrap()).unwrap(),
+        name
+    );
     let upper = text.to_uppercase();
     let v4 = text.replace("-7000-", "-4000-");
     let variant = text.replace("-8000-", "-c000-");
     let bare = text.replace('-', "");
-    for no in ["", "triv:", "triv:abc_def_ghi", &text[..80], &text[1..], &upper, &v4, &variant, &bare] {
+    for no in [
+        "",
+        "triv:",
+        "triv:abc_def_ghi",
+        &text[..80],
+        &text[1..],
+        &upper,
+        &v4,
+        &variant,
+        &bare,
+    ] {
         assert!(Triv::parse(no).is_err(), "{no}");
         assert!(!pattern::<Triv>().is_match(no), "{no}");
     }
-    assert!(Triv::new(b"", &context(), "0193f6b0-8c00-4000-8000-000000000001".parse().unwrap()).is_err());
+    assert!(
+        Triv::new(
+            b"",
+            &context(),
+            "0193f6b0-8c00-4000-8000-000000000001".parse().unwrap()
+        )
+        .is_err()
+    );
 }
 
 #[test]
 fn no_two_contexts_are_written_alike() {
-    let torn = Context { session: "s\nForge", ..context() };
+    let torn = Context {
+        session: "s\nForge",
+        ..context()
+    };
     assert!(cuid(&torn).is_err());
-    let with_head = Context { head: Some("abc"), ..context() };
+    let with_head = Context {
+        head: Some("abc"),
+        ..context()
+    };
     assert_ne!(cuid(&with_head).unwrap(), cuid(&context()).unwrap());
 }
 
@@ -63,27 +95,42 @@ fn no_two_contexts_are_written_alike() {
 fn a_reference_finds_by_the_beginnings_of_its_parts() {
     let all: Vec<Triv> = [("hello", 1), ("hello", 2), ("world", 3)]
         .map(|(text, n)| {
-            let id = format!("0193f6b0-8c00-7000-8000-00000000000{n}").parse().unwrap();
+            let id = format!("0193f6b0-8c00-7000-8000-00000000000{n}")
+                .parse()
+                .unwrap();
             Triv::new(text.as_bytes(), &context(), id).unwrap()
         })
         .into();
     let found = |text: &str| -> Vec<usize> {
         let reference = Reference::parse(text).unwrap();
-        (0..all.len()).filter(|at| reference.matches(&all[*at])).collect()
+        (0..all.len())
+            .filter(|at| reference.matches(&all[*at]))
+            .collect()
     };
     assert!(found("triv:abc_def_ghi").is_empty());
     assert_eq!(found("triv:55s8_06j_0193").len(), 2);
     assert_eq!(found(&format!("triv:{}_06j_019", &all[2].sch()[..5])), [2]);
     assert_eq!(found(&all[1].to_string()), [1]);
-    assert!(found("triv:55s8_06k_0193").is_empty(), "every part has to fit");
-    for no in
-        ["triv:ab_def_ghi", "triv:abc_def", "abc_def_ghi", "triv:ABC_def_ghi", "triv:abc_def_ghi_", "triv:abc_def_gh i"]
-    {
+    assert!(
+        found("triv:55s8_06k_0193").is_empty(),
+        "every part has to fit"
+    );
+    for no in [
+        "triv:ab_def_ghi",
+        "triv:abc_def",
+        "abc_def_ghi",
+        "triv:ABC_def_ghi",
+        "triv:abc_def_ghi_",
+        "triv:abc_def_gh i",
+    ] {
         assert!(Reference::parse(no).is_err(), "{no}");
         assert!(!pattern::<Reference>().is_match(no), "{no}");
     }
     let kept = "\"triv:abc_def_ghi\"";
-    assert_eq!(serde_json::to_string(&serde_json::from_str::<Reference>(kept).unwrap()).unwrap(), kept);
+    assert_eq!(
+        serde_json::to_string(&serde_json::from_str::<Reference>(kept).unwrap()).unwrap(),
+        kept
+    );
 }
 
 #[test]
@@ -115,9 +162,15 @@ fn the_file_names_of_the_rfc_are_read() {
 #[test]
 fn a_short_that_another_has_grows_until_it_is_its_own() {
     let sch = sch(b"hello");
-    assert_eq!(FileName::new(&sch, "a.txt", |_| false).to_string(), "triv_55s8mvcf9dii_a.txt");
+    assert_eq!(
+        FileName::new(&sch, "a.txt", |_| false).to_string(),
+        "triv_55s8mvcf9dii_a.txt"
+    );
     let taken = ["55s8mvcf9dii", "55s8mvcf9diit"];
-    assert_eq!(FileName::new(&sch, "a.txt", |short| taken.contains(&short)).short(), "55s8mvcf9diit4");
+    assert_eq!(
+        FileName::new(&sch, "a.txt", |short| taken.contains(&short)).short(),
+        "55s8mvcf9diit4"
+    );
     assert_eq!(FileName::new(&sch, "a.txt", |_| true).short(), sch);
 }
 

@@ -14,7 +14,9 @@ pub(super) fn origin(text: &str) -> Option<String> {
             here = section == "remote.origin";
             rest = after;
         } else {
-            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(rest.len());
+            let end = rest
+                .find(|c: char| !c.is_ascii_alphanumeric() && c != '-')
+                .unwrap_or(rest.len());
             if end == 0 {
                 return None;
             }
@@ -46,7 +48,12 @@ fn section(text: &str) -> Option<(String, &str)> {
     let mut characters = rest.strip_prefix('"')?.char_indices();
     while let Some((at, character)) = characters.next() {
         match character {
-            '"' => return Some((format!("{name}.{sub}"), rest[at + 2..].trim_start().strip_prefix(']')?)),
+            '"' => {
+                return Some((
+                    format!("{name}.{sub}"),
+                    rest[at + 2..].trim_start().strip_prefix(']')?,
+                ));
+            }
             '\\' => sub.push(characters.next()?.1),
             '\n' => return None,
             other => sub.push(other),
@@ -137,14 +144,29 @@ mod tests {
     #[test]
     fn settings_are_read_like_in_git() {
         for (text, expected) in [
-            ("[remote \"origin\"]\n\turl = git@h:o/n.git\n\tfetch = x\n", Some("git@h:o/n.git")),
+            (
+                "[remote \"origin\"]\n\turl = git@h:o/n.git\n\tfetch = x\n",
+                Some("git@h:o/n.git"),
+            ),
             ("[REMOTE \"origin\"] URL=a # b\n", Some("a")),
             ("[remote.origin]\nurl = \"a b;c\" ; d\n", Some("a b;c")),
-            ("[remote \"origin\"]\n# url = no\n; url = no\nurl = a\\\n  b\n", Some("a  b")),
-            ("[remote \"origin\"]\nurl = first\nurl = second\n", Some("first")),
-            ("[remote \"other\"]\nurl = no\n[remote \"origin\"]\npushurl = no\n[branch \"origin\"]\nurl = no\n", None),
+            (
+                "[remote \"origin\"]\n# url = no\n; url = no\nurl = a\\\n  b\n",
+                Some("a  b"),
+            ),
+            (
+                "[remote \"origin\"]\nurl = first\nurl = second\n",
+                Some("first"),
+            ),
+            (
+                "[remote \"other\"]\nurl = no\n[remote \"origin\"]\npushurl = no\n[branch \"origin\"]\nurl = no\n",
+                None,
+            ),
             ("[remote \"Origin\"]\nurl = no\n", None),
-            ("[core]\n\tbare\n\tx = \"a\\\nurl = b\"\n[remote \"or\\igin\"]\r\n\turl = a\r\n", Some("a")),
+            (
+                "[core]\n\tbare\n\tx = \"a\\\nurl = b\"\n[remote \"or\\igin\"]\r\n\turl = a\r\n",
+                Some("a"),
+            ),
             ("[core]\nx = [remote \"origin\"]\nurl = no\n", None),
             ("", None),
             ("[remote \"origin\"", None),

@@ -1,4 +1,5 @@
-//! Export of a store into an archive. Writers continue meanwhile: each entry is as the walk found it.
+//! Export of a store into an archive. Writers continue meanwhile: each entry is as the walk found
+//! it.
 
 use std::io::{BufWriter, Write};
 
@@ -58,8 +59,15 @@ pub async fn export<W: Write + Send + 'static>(
     let writer = writing.await.map_err(StoreError::unavailable)??;
     let exported = walked?;
     // Only a walk that came to its end gets an end.
-    let finish = move || writer.finish()?.into_inner().map_err(|error| ArchiveError::Io(error.to_string()));
-    let out = tokio::task::spawn_blocking(finish).await.map_err(StoreError::unavailable)??;
+    let finish = move || {
+        writer
+            .finish()?
+            .into_inner()
+            .map_err(|error| ArchiveError::Io(error.to_string()))
+    };
+    let out = tokio::task::spawn_blocking(finish)
+        .await
+        .map_err(StoreError::unavailable)??;
     Ok((exported, out))
 }
 
@@ -76,10 +84,17 @@ async fn walk(
         let part = store.walk(after, PART).await?;
         let now = clock.now();
         let mut entries: Vec<Entry> = Vec::with_capacity(part.rows.len());
-        for row in part.rows.into_iter().filter(|row| filter.takes(&row.meta.namespace, row.meta.kind)) {
+        for row in part
+            .rows
+            .into_iter()
+            .filter(|row| filter.takes(&row.meta.namespace, row.meta.kind))
+        {
             match row.value {
                 _ if row.meta.is_expired(now) => done.expired += 1,
-                Ok(value) => entries.push(Entry { meta: row.meta, value }),
+                Ok(value) => entries.push(Entry {
+                    meta: row.meta,
+                    value,
+                }),
                 Err(_) => done.unreadable += 1,
             }
         }

@@ -59,13 +59,21 @@ struct Records {
 
 impl Records {
     fn new(ring: KeyRing, header: [u8; HEADER_BYTES]) -> Self {
-        // A namespace that no entry has: the key that is derived for it seals this archive and nothing else.
+        // A namespace that no entry has: the key that is derived for it seals this archive and
+        // nothing else.
         let place = Namespace::new("", "", Some(&hex(&header[HEADER_BYTES - ID_BYTES..])));
-        Self { ring, header, place, number: 0 }
+        Self {
+            ring,
+            header,
+            place,
+            number: 0,
+        }
     }
 
     fn bound(&mut self) -> Framed {
-        let bound = Framed::new("helmdeck/memory/archive").bytes(&self.header).number(self.number);
+        let bound = Framed::new("helmdeck/memory/archive")
+            .bytes(&self.header)
+            .number(self.number);
         self.number += 1;
         bound
     }
@@ -87,7 +95,10 @@ impl<W: Write> Writer<W> {
         header[12..28].copy_from_slice(ring.current_id_bytes());
         header[28..].copy_from_slice(&id);
         out.write_all(&header)?;
-        Ok(Self { out, records: Records::new(ring, header) })
+        Ok(Self {
+            out,
+            records: Records::new(ring, header),
+        })
     }
 
     /// Writes an entry.
@@ -106,7 +117,8 @@ impl<W: Write> Writer<W> {
             updated_at: entry.meta.updated_at,
             expires_at: entry.meta.expires_at,
         };
-        let meta = serde_json::to_vec(&meta).map_err(|error| ArchiveError::Io(error.to_string()))?;
+        let meta =
+            serde_json::to_vec(&meta).map_err(|error| ArchiveError::Io(error.to_string()))?;
         let length = u32::try_from(meta.len()).map_err(|_| ArchiveError::TooLarge)?;
         let mut plain = Vec::with_capacity(5 + meta.len() + entry.value.len());
         plain.push(ENTRY);
@@ -126,7 +138,10 @@ impl<W: Write> Writer<W> {
 
     fn record(&mut self, plain: &[u8]) -> Result<(), ArchiveError> {
         let bound = self.records.bound();
-        let sealed = self.records.ring.seal_blob(&self.records.place, PURPOSE, bound.as_slice(), plain)?;
+        let sealed =
+            self.records
+                .ring
+                .seal_blob(&self.records.place, PURPOSE, bound.as_slice(), plain)?;
         if sealed.len() > MAX_RECORD_BYTES {
             return Err(ArchiveError::TooLarge);
         }
@@ -158,23 +173,35 @@ impl<R: Read> Reader<R> {
     /// Reads the header and finds the key.
     pub(super) fn new(mut input: R, ring: KeyRing) -> Result<Self, ArchiveError> {
         let mut header = [0; HEADER_BYTES];
-        input.read_exact(&mut header).map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof => ArchiveError::NotAnArchive,
-            _ => error.into(),
-        })?;
+        input
+            .read_exact(&mut header)
+            .map_err(|error| match error.kind() {
+                ErrorKind::UnexpectedEof => ArchiveError::NotAnArchive,
+                _ => error.into(),
+            })?;
         if &header[..8] != MAGIC {
             return Err(ArchiveError::NotAnArchive);
         }
-        let format = header[8..12].iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
+        let format = header[8..12]
+            .iter()
+            .fold(0, |number, byte| number << 8 | u32::from(*byte));
         let archive = match format {
-            1 => String::from_utf8_lossy(&header[12..28]).escape_debug().to_string(),
+            1 => String::from_utf8_lossy(&header[12..28])
+                .escape_debug()
+                .to_string(),
             FORMAT => hex(&header[12..28]),
             other => return Err(ArchiveError::OtherFormat(other)),
         };
         if !ring.knows(&archive) {
-            return Err(ArchiveError::WrongKey { archive, given: ring.ids().collect::<Vec<_>>().join(", ") });
+            return Err(ArchiveError::WrongKey {
+                archive,
+                given: ring.ids().collect::<Vec<_>>().join(", "),
+            });
         }
-        Ok(Self { input, records: Records::new(ring, header) })
+        Ok(Self {
+            input,
+            records: Records::new(ring, header),
+        })
     }
 
     /// Returns the archive's id, in hex.
@@ -185,7 +212,8 @@ impl<R: Read> Reader<R> {
     /// Reads the next record.
     ///
     /// # Errors
-    /// `Damaged` if the boundaries of records are lost or something follows the end; `Incomplete`; `Io`.
+    /// `Damaged` if the boundaries of records are lost or something follows the end; `Incomplete`;
+    /// `Io`.
     pub(super) fn next(&mut self) -> Result<ArchiveRecord, ArchiveError> {
         let number = self.records.number;
         let incomplete = ArchiveError::Incomplete { read: number };
@@ -197,23 +225,35 @@ impl<R: Read> Reader<R> {
         }
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
         if length > MAX_RECORD_BYTES {
-            return Err(ArchiveError::Damaged(format!("record {number} says it has {length} bytes")));
+            return Err(ArchiveError::Damaged(format!(
+                "record {number} says it has {length} bytes"
+            )));
         }
         let mut sealed = Vec::new();
-        self.input.by_ref().take(length as u64).read_to_end(&mut sealed)?;
+        self.input
+            .by_ref()
+            .take(length as u64)
+            .read_to_end(&mut sealed)?;
         if sealed.len() < length {
             return Err(incomplete);
         }
         let bound = self.records.bound();
-        let opened = self.records.ring.open_blob(&self.records.place, PURPOSE, bound.as_slice(), &sealed);
-        let Ok(plain) = opened else { return Ok(ArchiveRecord::Unreadable) };
+        let opened =
+            self.records
+                .ring
+                .open_blob(&self.records.place, PURPOSE, bound.as_slice(), &sealed);
+        let Ok(plain) = opened else {
+            return Ok(ArchiveRecord::Unreadable);
+        };
         match plain.first() {
-            Some(&ENTRY) => {
-                Ok(entry(plain).map_or(ArchiveRecord::Unreadable, |put| ArchiveRecord::Entry(Box::new(put))))
-            }
+            Some(&ENTRY) => Ok(entry(plain).map_or(ArchiveRecord::Unreadable, |put| {
+                ArchiveRecord::Entry(Box::new(put))
+            })),
             Some(&END) if plain[1..] == number.to_be_bytes() => {
                 if self.input.read(&mut [0])? > 0 {
-                    return Err(ArchiveError::Damaged("something follows its end".to_owned()));
+                    return Err(ArchiveError::Damaged(
+                        "something follows its end".to_owned(),
+                    ));
                 }
                 Ok(ArchiveRecord::End)
             }
@@ -223,10 +263,18 @@ impl<R: Read> Reader<R> {
 }
 
 fn entry(plain: Vec<u8>) -> Option<Put> {
-    let length = plain.get(1..5)?.iter().fold(0, |number: usize, byte| number << 8 | usize::from(*byte));
+    let length = plain
+        .get(1..5)?
+        .iter()
+        .fold(0, |number: usize, byte| number << 8 | usize::from(*byte));
     let meta: Meta = serde_json::from_slice(plain.get(5..5_usize.checked_add(length)?)?).ok()?;
     let namespace = Namespace::new(&meta.tenant, &meta.subject, meta.session.as_deref());
-    let mut put = Put::new(namespace, meta.kind, meta.key, Bytes::from(plain).slice(5 + length..));
+    let mut put = Put::new(
+        namespace,
+        meta.kind,
+        meta.key,
+        Bytes::from(plain).slice(5 + length..),
+    );
     put.category = meta.category;
     put.tags = meta.tags;
     put.attributes = meta.attributes;

@@ -56,7 +56,8 @@ impl ArchiveBatch {
 ///
 /// They keep their times and versions. Calls `progress` with the number of records so far.
 ///
-/// The report is correct even if the archive is damaged or incomplete, or if the store fails meanwhile.
+/// The report is correct even if the archive is damaged or incomplete, or if the store fails
+/// meanwhile.
 pub async fn import<R: Read + Send + 'static>(
     target: Target,
     ring: KeyRing,
@@ -70,7 +71,12 @@ pub async fn import<R: Read + Send + 'static>(
     let mut done = Imported::default();
     let mut end = Ok(());
     'parts: while let Some(part) = waiting.recv().await {
-        let ArchiveBatch { archive, puts, unreadable, .. } = part;
+        let ArchiveBatch {
+            archive,
+            puts,
+            unreadable,
+            ..
+        } = part;
         done.archive = archive;
         done.unreadable += unreadable;
         done.read += unreadable + puts.len() as u64;
@@ -89,19 +95,36 @@ pub async fn import<R: Read + Send + 'static>(
     let read = reading.await.map_err(StoreError::unavailable);
     let (restored, written) = restorer.finish().await;
     done.restored = restored;
-    let end = end.and(written.map_err(ArchiveError::from)).and(read.map_err(ArchiveError::from).flatten());
-    let damaged = || ArchiveError::Damaged(format!("{} of its records do not open", done.unreadable));
-    let end = if end.is_ok() && done.unreadable > 0 { Err(damaged()) } else { end };
+    let end = end
+        .and(written.map_err(ArchiveError::from))
+        .and(read.map_err(ArchiveError::from).flatten());
+    let damaged =
+        || ArchiveError::Damaged(format!("{} of its records do not open", done.unreadable));
+    let end = if end.is_ok() && done.unreadable > 0 {
+        Err(damaged())
+    } else {
+        end
+    };
     (done, end)
 }
 
-fn read<R: Read>(input: R, ring: KeyRing, parts: &mpsc::Sender<ArchiveBatch>) -> Result<(), ArchiveError> {
+fn read<R: Read>(
+    input: R,
+    ring: KeyRing,
+    parts: &mpsc::Sender<ArchiveBatch>,
+) -> Result<(), ArchiveError> {
     let mut reader = Reader::new(BufReader::with_capacity(1 << 16, input), ring)?;
     let archive = reader.id();
-    let mut part = ArchiveBatch { archive: archive.clone(), ..ArchiveBatch::default() };
+    let mut part = ArchiveBatch {
+        archive: archive.clone(),
+        ..ArchiveBatch::default()
+    };
     loop {
         let found = reader.next();
-        let ended = !matches!(found, Ok(ArchiveRecord::Entry(_) | ArchiveRecord::Unreadable));
+        let ended = !matches!(
+            found,
+            Ok(ArchiveRecord::Entry(_) | ArchiveRecord::Unreadable)
+        );
         let end = match found {
             Ok(ArchiveRecord::Entry(put)) => {
                 part.bytes += put.value.len() + put.key.len();
@@ -116,8 +139,13 @@ fn read<R: Read>(input: R, ring: KeyRing, parts: &mpsc::Sender<ArchiveBatch>) ->
             Err(error) => Err(error),
         };
         if ended || part.is_full() {
-            let full =
-                std::mem::replace(&mut part, ArchiveBatch { archive: archive.clone(), ..ArchiveBatch::default() });
+            let full = std::mem::replace(
+                &mut part,
+                ArchiveBatch {
+                    archive: archive.clone(),
+                    ..ArchiveBatch::default()
+                },
+            );
             if parts.blocking_send(full).is_err() {
                 return Ok(());
             }

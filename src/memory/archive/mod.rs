@@ -7,10 +7,10 @@
 //! length (4) | sealed end with the number of records
 //! ```
 //!
-//! A record is sealed under a key of the archive (derived from the memory key) and bound to the whole header and to its
-//! number. So a record that was altered, moved, left out, doubled or taken from another archive does not open, and a
-//! missing end is detected. Names, times and values are all inside the seal. The clear part shows only the number of
-//! records and their lengths.
+//! A record is sealed under a key of the archive (derived from the memory key) and bound to the
+//! whole header and to its number. So a record that was altered, moved, left out, doubled or taken
+//! from another archive does not open, and a missing end is detected. Names, times and values are
+//! all inside the seal. The clear part shows only the number of records and their lengths.
 
 mod export;
 mod format;
@@ -25,7 +25,8 @@ pub use import::{Imported, import};
 /// Filter of entries. Default: all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArchiveFilter {
-    /// Entries of this namespace only; without a conversation, those of all conversations of the caller.
+    /// Entries of this namespace only; without a conversation, those of all conversations of the
+    /// caller.
     pub namespace: Option<Namespace>,
     /// Entries of this kind only.
     pub kind: Option<Kind>,
@@ -41,7 +42,9 @@ impl ArchiveFilter {
                 && (wanted.session.is_none() || wanted.session == namespace.session)
         };
         // A head belongs to the store that wrote it.
-        kind != Kind::Head && self.kind.is_none_or(|wanted| wanted == kind) && self.namespace.as_ref().is_none_or(ours)
+        kind != Kind::Head
+            && self.kind.is_none_or(|wanted| wanted == kind)
+            && self.namespace.as_ref().is_none_or(ours)
     }
 }
 

@@ -14,18 +14,40 @@ fn ring(digit: &str) -> KeyRing {
 }
 
 async fn store(clock: &Arc<ManualClock>, config: Config) -> Arc<dyn Store> {
-    open("memory:", ring("a"), config, Arc::clone(clock) as Arc<dyn Clock>).await.unwrap()
+    open(
+        "memory:",
+        ring("a"),
+        config,
+        Arc::clone(clock) as Arc<dyn Clock>,
+    )
+    .await
+    .unwrap()
 }
 
 fn put(subject: &str, session: Option<&str>, kind: Kind, key: &str, value: &[u8]) -> Put {
-    Put::new(Namespace::new("t", subject, session), kind, key, value.to_vec())
+    Put::new(
+        Namespace::new("t", subject, session),
+        kind,
+        key,
+        value.to_vec(),
+    )
 }
 
 /// A store with entries of every kind, one of them replaced and one large.
 async fn filled(clock: &Arc<ManualClock>) -> Arc<dyn Store> {
     let store = store(clock, Config::default()).await;
-    for (index, kind) in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Head).enumerate() {
-        let mut one = put("alice", None, kind, "k\0😀", format!("value {index}").as_bytes());
+    for (index, kind) in Kind::ALL
+        .into_iter()
+        .filter(|kind| *kind != Kind::Head)
+        .enumerate()
+    {
+        let mut one = put(
+            "alice",
+            None,
+            kind,
+            "k\0😀",
+            format!("value {index}").as_bytes(),
+        );
         one.category = "category".to_owned();
         one.tags = vec!["b".to_owned(), "a".to_owned()];
         one.attributes.insert("name".to_owned(), "value".to_owned());
@@ -33,15 +55,32 @@ async fn filled(clock: &Arc<ManualClock>) -> Arc<dyn Store> {
         store.put(one).await.unwrap();
         clock.advance(Duration::from_secs(1));
     }
-    store.put(put("alice", Some("s"), Kind::Note, "n", b"")).await.unwrap();
+    store
+        .put(put("alice", Some("s"), Kind::Note, "n", b""))
+        .await
+        .unwrap();
     clock.advance(Duration::from_secs(1));
-    store.put(put("alice", Some("s"), Kind::Note, "n", b"second")).await.unwrap();
-    store.put(put("bob", None, Kind::Fact, "large", &vec![7; 100_000])).await.unwrap();
+    store
+        .put(put("alice", Some("s"), Kind::Note, "n", b"second"))
+        .await
+        .unwrap();
+    store
+        .put(put("bob", None, Kind::Fact, "large", &vec![7; 100_000]))
+        .await
+        .unwrap();
     store
 }
 
-async fn archive(store: &Arc<dyn Store>, ring: KeyRing, filter: &ArchiveFilter, clock: &ManualClock) -> Vec<u8> {
-    export(&**store, ring, filter, Vec::new(), clock, &mut |_| {}).await.unwrap().1
+async fn archive(
+    store: &Arc<dyn Store>,
+    ring: KeyRing,
+    filter: &ArchiveFilter,
+    clock: &ManualClock,
+) -> Vec<u8> {
+    export(&**store, ring, filter, Vec::new(), clock, &mut |_| {})
+        .await
+        .unwrap()
+        .1
 }
 
 async fn take(
@@ -50,15 +89,29 @@ async fn take(
     ring: KeyRing,
     bytes: &[u8],
 ) -> (Imported, Result<(), ArchiveError>) {
-    let target = Target { store: Destination::Store(Arc::clone(store)), dry_run: false, clock: Arc::clone(clock) as _ };
-    import(target, ring, &ArchiveFilter::default(), std::io::Cursor::new(bytes.to_vec()), &mut |_| {}).await
+    let target = Target {
+        store: Destination::Store(Arc::clone(store)),
+        dry_run: false,
+        clock: Arc::clone(clock) as _,
+    };
+    import(
+        target,
+        ring,
+        &ArchiveFilter::default(),
+        std::io::Cursor::new(bytes.to_vec()),
+        &mut |_| {},
+    )
+    .await
 }
 
 /// Everything in a store but its heads and the epochs of facts, in a fixed order.
 async fn all(store: &Arc<dyn Store>) -> Vec<(String, Vec<u8>)> {
     let walk = store.walk(None, 1000).await.unwrap();
     assert!(walk.next.is_none());
-    let rows = walk.rows.into_iter().filter(|row| row.meta.kind != Kind::Head);
+    let rows = walk
+        .rows
+        .into_iter()
+        .filter(|row| row.meta.kind != Kind::Head);
     let mut rows: Vec<_> = rows
         .map(|mut row| {
             row.meta.attributes.remove("epoch");
@@ -82,7 +135,10 @@ async fn import_is_exact_and_idempotent() {
     let to = store(&clock, Config::default()).await;
     let (first, end) = take(&to, &clock, ring("a"), &bytes).await;
     end.unwrap();
-    assert_eq!((first.read, first.restored.imported, first.restored.kept), (7, 7, 0));
+    assert_eq!(
+        (first.read, first.restored.imported, first.restored.kept),
+        (7, 7, 0)
+    );
     assert_eq!(all(&to).await, all(&from).await);
     let (second, end) = take(&to, &clock, ring("a"), &bytes).await;
     end.unwrap();
@@ -97,27 +153,63 @@ async fn import_keeps_newer_entries_and_skips_expired() {
     let bytes = archive(&from, ring("a"), &ArchiveFilter::default(), &clock).await;
     clock.advance(Duration::from_secs(1800));
     let to = store(&clock, Config::default()).await;
-    to.put(put("bob", None, Kind::Fact, "large", b"newer")).await.unwrap();
+    to.put(put("bob", None, Kind::Fact, "large", b"newer"))
+        .await
+        .unwrap();
     clock.advance(Duration::from_secs(1799));
     let (report, end) = take(&to, &clock, ring("a"), &bytes).await;
     end.unwrap();
     // Five entries had an hour to live, from 6 s to 2 s before the archive was made.
-    assert_eq!((report.restored.kept, report.restored.expired, report.restored.imported), (1, 5, 1));
-    assert_eq!(to.get(&Namespace::new("t", "bob", None), Kind::Fact, "large").await.unwrap().unwrap().value, "newer");
+    assert_eq!(
+        (
+            report.restored.kept,
+            report.restored.expired,
+            report.restored.imported
+        ),
+        (1, 5, 1)
+    );
+    assert_eq!(
+        to.get(&Namespace::new("t", "bob", None), Kind::Fact, "large")
+            .await
+            .unwrap()
+            .unwrap()
+            .value,
+        "newer"
+    );
 }
 
 #[tokio::test]
 async fn filters_apply_to_export_and_import() {
     let clock = Arc::new(ManualClock::default());
     let from = filled(&clock).await;
-    let alice = ArchiveFilter { namespace: Some(Namespace::new("t", "alice", None)), kind: Some(Kind::Note) };
+    let alice = ArchiveFilter {
+        namespace: Some(Namespace::new("t", "alice", None)),
+        kind: Some(Kind::Note),
+    };
     let bytes = archive(&from, ring("a"), &alice, &clock).await;
     let to = store(&clock, Config::default()).await;
-    let session = ArchiveFilter { namespace: Some(Namespace::new("t", "alice", Some("s"))), kind: None };
-    let target = Target { store: Destination::Store(Arc::clone(&to)), dry_run: false, clock: Arc::clone(&clock) as _ };
-    let (report, end) = import(target, ring("a"), &session, std::io::Cursor::new(bytes), &mut |_| {}).await;
+    let session = ArchiveFilter {
+        namespace: Some(Namespace::new("t", "alice", Some("s"))),
+        kind: None,
+    };
+    let target = Target {
+        store: Destination::Store(Arc::clone(&to)),
+        dry_run: false,
+        clock: Arc::clone(&clock) as _,
+    };
+    let (report, end) = import(
+        target,
+        ring("a"),
+        &session,
+        std::io::Cursor::new(bytes),
+        &mut |_| {},
+    )
+    .await;
     end.unwrap();
-    assert_eq!((report.read, report.filtered, report.restored.imported), (2, 1, 1));
+    assert_eq!(
+        (report.read, report.filtered, report.restored.imported),
+        (2, 1, 1)
+    );
 }
 
 #[tokio::test]
@@ -126,13 +218,32 @@ async fn a_dry_run_counts_and_writes_nothing() {
     let from = filled(&clock).await;
     let bytes = archive(&from, ring("a"), &ArchiveFilter::default(), &clock).await;
     let to = store(&clock, Config::default()).await;
-    to.put(put("bob", None, Kind::Fact, "large", b"newer")).await.unwrap();
-    for (store, imported) in [(Destination::Store(Arc::clone(&to)), 6), (Destination::Nothing, 7)] {
-        let target = Target { store, dry_run: true, clock: Arc::clone(&clock) as _ };
+    to.put(put("bob", None, Kind::Fact, "large", b"newer"))
+        .await
+        .unwrap();
+    for (store, imported) in [
+        (Destination::Store(Arc::clone(&to)), 6),
+        (Destination::Nothing, 7),
+    ] {
+        let target = Target {
+            store,
+            dry_run: true,
+            clock: Arc::clone(&clock) as _,
+        };
         let input = std::io::Cursor::new(bytes.clone());
-        let (report, end) = import(target, ring("a"), &ArchiveFilter::default(), input, &mut |_| {}).await;
+        let (report, end) = import(
+            target,
+            ring("a"),
+            &ArchiveFilter::default(),
+            input,
+            &mut |_| {},
+        )
+        .await;
         end.unwrap();
-        assert_eq!((report.restored.imported, report.restored.kept), (imported, 7 - imported));
+        assert_eq!(
+            (report.restored.imported, report.restored.kept),
+            (imported, 7 - imported)
+        );
     }
     assert_eq!(to.stats().await.unwrap().rows, 1);
 }
@@ -142,32 +253,60 @@ async fn only_entries_over_a_limit_are_refused() {
     let clock = Arc::new(ManualClock::default());
     let from = filled(&clock).await;
     let bytes = archive(&from, ring("a"), &ArchiveFilter::default(), &clock).await;
-    let limits = Limits { value_bytes: 1000, ..Limits::default() };
-    let to = store(&clock, Config { limits, ..Config::default() }).await;
+    let limits = Limits {
+        value_bytes: 1000,
+        ..Limits::default()
+    };
+    let to = store(
+        &clock,
+        Config {
+            limits,
+            ..Config::default()
+        },
+    )
+    .await;
     let (report, end) = take(&to, &clock, ring("a"), &bytes).await;
     end.unwrap();
     assert_eq!((report.restored.imported, report.restored.refused), (6, 1));
-    assert!(report.restored.named[0].starts_with("t/bob fact large: the value"), "{:?}", report.restored.named);
+    assert!(
+        report.restored.named[0].starts_with("t/bob fact large: the value"),
+        "{:?}",
+        report.restored.named
+    );
 }
 
 #[tokio::test]
 async fn wrong_key_fails_before_any_write() {
     let clock = Arc::new(ManualClock::default());
-    let bytes = archive(&filled(&clock).await, ring("a"), &ArchiveFilter::default(), &clock).await;
+    let bytes = archive(
+        &filled(&clock).await,
+        ring("a"),
+        &ArchiveFilter::default(),
+        &clock,
+    )
+    .await;
     let to = store(&clock, Config::default()).await;
     let (report, end) = take(&to, &clock, ring("b"), &bytes).await;
     let message = end.unwrap_err().to_string();
-    assert!(message.contains(ring("a").current_id()) && message.contains(ring("b").current_id()), "{message}");
+    assert!(
+        message.contains(ring("a").current_id()) && message.contains(ring("b").current_id()),
+        "{message}"
+    );
     assert_eq!((report.read, to.stats().await.unwrap().rows), (0, 0));
     let previous = KeyRing::parse(("K", &"b".repeat(64)), Some(("P", &"a".repeat(64)))).unwrap();
-    assert!(take(&to, &clock, previous, &bytes).await.1.is_ok(), "a previous key opens it");
+    assert!(
+        take(&to, &clock, previous, &bytes).await.1.is_ok(),
+        "a previous key opens it"
+    );
 }
 
 /// An archive of three small entries, and where its records begin.
 async fn small(clock: &Arc<ManualClock>) -> (Vec<u8>, Vec<usize>) {
     let from = store(clock, Config::default()).await;
     for key in ["one", "two", "three"] {
-        from.put(put("alice", None, Kind::Fact, key, key.as_bytes())).await.unwrap();
+        from.put(put("alice", None, Kind::Fact, key, key.as_bytes()))
+            .await
+            .unwrap();
     }
     let bytes = archive(&from, ring("a"), &ArchiveFilter::default(), clock).await;
     let (mut starts, mut at) = (Vec::new(), 44);
@@ -187,9 +326,14 @@ async fn refused(clock: &Arc<ManualClock>, bytes: &[u8], what: &str) -> (Importe
     let (report, end) = take(&to, clock, ring("a"), bytes).await;
     for (meta, value) in all(&to).await {
         let value = String::from_utf8(value).unwrap();
-        assert!(meta.contains(&format!("key: \"{value}\"")), "{what}: {meta}");
+        assert!(
+            meta.contains(&format!("key: \"{value}\"")),
+            "{what}: {meta}"
+        );
     }
-    let Err(error) = end else { panic!("{what}: it was taken for whole") };
+    let Err(error) = end else {
+        panic!("{what}: it was taken for whole")
+    };
     (report, error)
 }
 
@@ -210,10 +354,16 @@ async fn every_truncation_is_detected_and_counted() {
     let (bytes, starts) = small(&clock).await;
     for length in 0..bytes.len() {
         let (report, error) = refused(&clock, &bytes[..length], &format!("{length} bytes")).await;
-        let whole = starts.iter().skip(1).filter(|start| **start <= length).count() as u64;
+        let whole = starts
+            .iter()
+            .skip(1)
+            .filter(|start| **start <= length)
+            .count() as u64;
         match error {
             ArchiveError::NotAnArchive => assert!(length < 44, "{length}"),
-            ArchiveError::Incomplete { read } => assert_eq!((read, report.read), (whole, whole), "{length}"),
+            ArchiveError::Incomplete { read } => {
+                assert_eq!((read, report.read), (whole, whole), "{length}")
+            }
             other => panic!("{length}: {other}"),
         }
     }
@@ -225,7 +375,9 @@ async fn every_change_of_records_is_detected() {
     let (bytes, starts) = small(&clock).await;
     let (other, _) = small(&clock).await;
     let head = &bytes[..44];
-    let record = |of: &[u8], n: usize| of[starts[n]..starts.get(n + 1).copied().unwrap_or(of.len())].to_vec();
+    let record = |of: &[u8], n: usize| {
+        of[starts[n]..starts.get(n + 1).copied().unwrap_or(of.len())].to_vec()
+    };
     let of = |n| record(&bytes, n);
     for (what, records) in [
         ("swapped", vec![of(1), of(0), of(2), of(3)]),
@@ -237,11 +389,23 @@ async fn every_change_of_records_is_detected() {
         ("mixed", vec![of(0), record(&other, 1), of(2), of(3)]),
     ] {
         let (_, error) = refused(&clock, &[head.to_vec(), records.concat()].concat(), what).await;
-        let expected = matches!(error, ArchiveError::Damaged(_) | ArchiveError::Incomplete { .. });
+        let expected = matches!(
+            error,
+            ArchiveError::Damaged(_) | ArchiveError::Incomplete { .. }
+        );
         assert!(expected, "{what}: {error}");
     }
-    let (report, _) = refused(&clock, &[head.to_vec(), of(0), record(&other, 1), of(2), of(3)].concat(), "mixed").await;
-    assert_eq!((report.unreadable, report.restored.imported), (1, 2), "neighbours of a bad record are taken");
+    let (report, _) = refused(
+        &clock,
+        &[head.to_vec(), of(0), record(&other, 1), of(2), of(3)].concat(),
+        "mixed",
+    )
+    .await;
+    assert_eq!(
+        (report.unreadable, report.restored.imported),
+        (1, 2),
+        "neighbours of a bad record are taken"
+    );
 }
 
 #[tokio::test]
@@ -253,5 +417,8 @@ async fn empty_archive_is_complete() {
     end.unwrap();
     assert_eq!(report.read, 0);
     assert!(!report.archive.is_empty());
-    assert!(matches!(take(&empty, &clock, ring("a"), b"").await.1, Err(ArchiveError::NotAnArchive)));
+    assert!(matches!(
+        take(&empty, &clock, ring("a"), b"").await.1,
+        Err(ArchiveError::NotAnArchive)
+    ));
 }

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use helmdeck_core::{Clock, Timestamp};
 use serde::Serialize;
 
-use super::{HEAD, Head, Known, Link, ROSTER, Roster, TOMBSTONES, Tombstone, digest, operator, read, tombstones_of};
+use super::{
+    HEAD, Head, Known, Link, ROSTER, Roster, TOMBSTONES, Tombstone, digest, operator, read,
+    tombstones_of,
+};
 use crate::entry::{Kind, Namespace, Quota};
 use crate::error::{Result, StoreError};
 use crate::ops::{Order, Page};
@@ -80,7 +83,8 @@ pub enum AuditFinding {
         /// Its number.
         number: u64,
     },
-    /// An entry was removed, or belongs to no chain that is there: it was put back, or its head was replaced.
+    /// An entry was removed, or belongs to no chain that is there: it was put back, or its head was
+    /// replaced.
     Stray {
         /// Its key.
         key: String,
@@ -120,20 +124,46 @@ impl std::fmt::Display for AuditFinding {
             Self::Missing { from, to } if from == to => write!(f, "entry {from} is missing"),
             Self::Missing { from, to } => write!(f, "entries {from} to {to} are missing"),
             Self::Broken { number } => write!(f, "entry {number} does not follow the one before"),
-            Self::Stray { key } => write!(f, "entry {key} was removed, or its chain was: it was put back"),
+            Self::Stray { key } => write!(
+                f,
+                "entry {key} was removed, or its chain was: it was put back"
+            ),
             Self::NoHead => f.write_str("the head is missing or does not open"),
-            Self::Replaced => f.write_str("the head did not open, and was replaced: what was before it is lost"),
+            Self::Replaced => {
+                f.write_str("the head did not open, and was replaced: what was before it is lost")
+            }
             Self::OldHead { number } => {
-                write!(f, "the head is at entry {number}, and there are later ones: it was put back")
+                write!(
+                    f,
+                    "the head is at entry {number}, and there are later ones: it was put back"
+                )
             }
-            Self::Callers { expected: Some(expected), found } if expected == found => {
-                write!(f, "the audit of a caller was replaced by another one; there are {found}")
+            Self::Callers {
+                expected: Some(expected),
+                found,
+            } if expected == found => {
+                write!(
+                    f,
+                    "the audit of a caller was replaced by another one; there are {found}"
+                )
             }
-            Self::Callers { expected: Some(expected), found } => {
-                write!(f, "the store should have the audit of {expected} callers, and has that of {found}")
+            Self::Callers {
+                expected: Some(expected),
+                found,
+            } => {
+                write!(
+                    f,
+                    "the store should have the audit of {expected} callers, and has that of {found}"
+                )
             }
-            Self::Callers { expected: None, found } => {
-                write!(f, "the number of callers with an audit is missing; there are {found}")
+            Self::Callers {
+                expected: None,
+                found,
+            } => {
+                write!(
+                    f,
+                    "the number of callers with an audit is missing; there are {found}"
+                )
             }
         }
     }
@@ -148,10 +178,14 @@ impl std::fmt::Display for AuditFinding {
 pub async fn verify(store: &dyn ReadStore, limit: Quota, clock: &dyn Clock) -> Result<Verified> {
     let mut all = Verified::default();
     let held = store.namespaces().await?;
-    let audited = held.iter().filter(|held| held.kind == Kind::Audit).map(|held| held.namespace.clone());
+    let audited = held
+        .iter()
+        .filter(|held| held.kind == Kind::Audit)
+        .map(|held| held.namespace.clone());
     let whose: BTreeSet<Namespace> = heads(store).await?.0.into_iter().chain(audited).collect();
     for namespace in whose {
-        all.callers.push(caller(store, &namespace, limit, clock).await?);
+        all.callers
+            .push(caller(store, &namespace, limit, clock).await?);
     }
     all.findings.extend(roster(store).await?);
     all.removed = tombstones(store, TOMBSTONES).await?;
@@ -162,8 +196,13 @@ pub async fn verify(store: &dyn ReadStore, limit: Quota, clock: &dyn Clock) -> R
 pub(super) async fn heads(store: &dyn ReadStore) -> Result<(BTreeSet<Namespace>, Roster)> {
     let (mut heads, mut roster) = (BTreeSet::new(), Roster::default());
     let held = store.namespaces().await?;
-    for held in held.into_iter().filter(|held| held.kind == Kind::Head && held.namespace != operator()) {
-        let page = store.list(&held.namespace, Kind::Head, HEAD, Page::default()).await?;
+    for held in held
+        .into_iter()
+        .filter(|held| held.kind == Kind::Head && held.namespace != operator())
+    {
+        let page = store
+            .list(&held.namespace, Kind::Head, HEAD, Page::default())
+            .await?;
         if page.entries.iter().any(|meta| meta.key == HEAD) {
             if let Some(head) = read::<Head>(store, &held.namespace, HEAD).await?.content {
                 roster.callers += 1;
@@ -187,14 +226,29 @@ async fn roster(store: &dyn ReadStore) -> Result<Option<AuditFinding>> {
             return Ok(None);
         }
         let expected = content.map(|roster| roster.callers);
-        finding = Some(AuditFinding::Callers { expected, found: found.callers });
+        finding = Some(AuditFinding::Callers {
+            expected,
+            found: found.callers,
+        });
     }
     Ok(finding)
 }
 
 async fn tombstones(store: &dyn ReadStore, prefix: &str) -> Result<Vec<Tombstone>> {
-    let found = store.scan(&operator(), Kind::Head, prefix, Order::KeyAscending, MAX_TOMBSTONES).await?;
-    Ok(found.entries.iter().filter_map(|entry| serde_json::from_slice(&entry.value).ok()).collect())
+    let found = store
+        .scan(
+            &operator(),
+            Kind::Head,
+            prefix,
+            Order::KeyAscending,
+            MAX_TOMBSTONES,
+        )
+        .await?;
+    Ok(found
+        .entries
+        .iter()
+        .filter_map(|entry| serde_json::from_slice(&entry.value).ok())
+        .collect())
 }
 
 /// An entry of a chain that opened.
@@ -206,7 +260,12 @@ struct Opened {
     digest: String,
 }
 
-async fn caller(store: &dyn ReadStore, namespace: &Namespace, limit: Quota, clock: &dyn Clock) -> Result<CallerAudit> {
+async fn caller(
+    store: &dyn ReadStore,
+    namespace: &Namespace,
+    limit: Quota,
+    clock: &dyn Clock,
+) -> Result<CallerAudit> {
     let mut audit = CallerAudit {
         tenant: namespace.tenant.to_string(),
         user: namespace.subject.to_string(),
@@ -218,11 +277,24 @@ async fn caller(store: &dyn ReadStore, namespace: &Namespace, limit: Quota, cloc
         findings: Vec::new(),
     };
     // The head first: entries after it are newer, those up to it must be there.
-    let Known { version, content: head } = read::<Head>(store, namespace, HEAD).await?;
+    let Known {
+        version,
+        content: head,
+    } = read::<Head>(store, namespace, HEAD).await?;
     let mut chain: BTreeMap<u64, Opened> = BTreeMap::new();
     let (mut after, mut rows, mut bytes) = (None, 0, 0);
     loop {
-        let page = store.list(namespace, Kind::Audit, "", Page { limit: LISTED, after }).await?;
+        let page = store
+            .list(
+                namespace,
+                Kind::Audit,
+                "",
+                Page {
+                    limit: LISTED,
+                    after,
+                },
+            )
+            .await?;
         for meta in page.entries {
             (rows, bytes) = (rows + 1, bytes + meta.cost());
             let entry = match store.get(namespace, Kind::Audit, &meta.key).await {
@@ -239,13 +311,26 @@ async fn caller(store: &dyn ReadStore, namespace: &Namespace, limit: Quota, cloc
                 (None, _) => audit.unchained += 1,
                 (Some(link), Some(head)) if link.chain == head.chain => {
                     audit.entries += 1;
-                    let digest = digest(&head.secret, &entry.meta.key, &entry.meta.attributes, &entry.value);
+                    let digest = digest(
+                        &head.secret,
+                        &entry.meta.key,
+                        &entry.meta.attributes,
+                        &entry.value,
+                    );
                     let (before, before_until) = (link.before, link.before_until);
                     let at = entry.meta.updated_at;
-                    let opened = Opened { key: entry.meta.key, at, before, before_until, digest };
+                    let opened = Opened {
+                        key: entry.meta.key,
+                        at,
+                        before,
+                        before_until,
+                        digest,
+                    };
                     chain.insert(link.number, opened);
                 }
-                (Some(_), Some(_)) => audit.findings.push(AuditFinding::Stray { key: entry.meta.key }),
+                (Some(_), Some(_)) => audit.findings.push(AuditFinding::Stray {
+                    key: entry.meta.key,
+                }),
                 (Some(_), None) => audit.entries += 1,
             }
         }
@@ -265,11 +350,16 @@ async fn caller(store: &dyn ReadStore, namespace: &Namespace, limit: Quota, cloc
         audit.findings.push(AuditFinding::Replaced);
     }
     audit.head = Some(format!("{}:{}:{}", head.chain, head.number, head.digest));
-    // Entries are written with their head: one that was read then is not later than the head is now.
+    // Entries are written with their head: one that was read then is not later than the head is
+    // now.
     let now: Option<Head> = read(store, namespace, HEAD).await?.content;
     let newest = chain.last_key_value().map_or(0, |(number, _)| *number);
-    if let Some(now) = now.filter(|now| now.chain == head.chain && now.number < newest.max(head.number)) {
-        audit.findings.push(AuditFinding::OldHead { number: now.number });
+    if let Some(now) =
+        now.filter(|now| now.chain == head.chain && now.number < newest.max(head.number))
+    {
+        audit
+            .findings
+            .push(AuditFinding::OldHead { number: now.number });
     }
     // What was removed since it was read has its tombstone by now.
     let stones = tombstones(store, &tombstones_of(&audit.tenant, &audit.user))
@@ -277,11 +367,19 @@ async fn caller(store: &dyn ReadStore, namespace: &Namespace, limit: Quota, cloc
         .into_iter()
         .filter(|stone| stone.chain == head.chain);
     let removed: Vec<(u64, u64)> = stones.flat_map(|stone| stone.numbers).collect();
-    for (_, opened) in
-        chain.iter().filter(|(number, _)| removed.iter().any(|(from, to)| (*from..=*to).contains(*number)))
-    {
-        if store.get(namespace, Kind::Audit, &opened.key).await?.is_some() {
-            audit.findings.push(AuditFinding::Stray { key: opened.key.clone() });
+    for (_, opened) in chain.iter().filter(|(number, _)| {
+        removed
+            .iter()
+            .any(|(from, to)| (*from..=*to).contains(*number))
+    }) {
+        if store
+            .get(namespace, Kind::Audit, &opened.key)
+            .await?
+            .is_some()
+        {
+            audit.findings.push(AuditFinding::Stray {
+                key: opened.key.clone(),
+            });
         }
     }
     let full = rows >= limit.rows / 4 * 3 || bytes >= limit.bytes / 4 * 3;
@@ -302,13 +400,25 @@ fn gaps(
     let (mut findings, mut dropped, mut last) = (Vec::new(), 0, 0);
     // A full namespace drops its oldest entries, and of those that were written at once any.
     let oldest = chain.values().map(|opened| opened.at).min();
-    let is_oldest = |number: u64| full && oldest.is_some() && chain.get(&number).map(|opened| opened.at) == oldest;
-    // Each entry says what the one before it is and when that expires; the head says it of the last one.
-    let entries = chain.iter().map(|(number, opened)| (*number, &opened.before, opened.before_until));
+    let is_oldest = |number: u64| {
+        full && oldest.is_some() && chain.get(&number).map(|opened| opened.at) == oldest
+    };
+    // Each entry says what the one before it is and when that expires; the head says it of the last
+    // one.
+    let entries = chain
+        .iter()
+        .map(|(number, opened)| (*number, &opened.before, opened.before_until));
     let end = (head.number + 1, &head.digest, head.until);
-    for (number, before, until) in entries.filter(|(number, ..)| *number <= head.number).chain([end]) {
+    for (number, before, until) in entries
+        .filter(|(number, ..)| *number <= head.number)
+        .chain([end])
+    {
         if number == last + 1 {
-            let follows = chain.get(&last).map_or(last == 0 && before.is_empty(), |opened| opened.digest == *before);
+            let follows = chain
+                .get(&last)
+                .map_or(last == 0 && before.is_empty(), |opened| {
+                    opened.digest == *before
+                });
             if !follows {
                 findings.push(AuditFinding::Broken { number });
             }
@@ -336,7 +446,11 @@ fn without(from: u64, to: u64, others: &[(u64, u64)]) -> Vec<(u64, u64)> {
                 let before = (from, to.min(first.saturating_sub(1)));
                 let after = (from.max(last.saturating_add(1)), to);
                 let apart = last < from || first > to;
-                if apart { vec![(from, to)] } else { vec![before, after] }
+                if apart {
+                    vec![(from, to)]
+                } else {
+                    vec![before, after]
+                }
             })
             .filter(|(from, to)| from <= to)
             .collect();

@@ -3,7 +3,10 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use super::{Fixture, clocks, deletes, entries, eviction, hostile, limits, lists, locks, restores, room, walks};
+use super::{
+    Fixture, clocks, deletes, entries, eviction, hostile, limits, lists, locks, restores, room,
+    walks,
+};
 use crate::config::{Config, Limits};
 
 /// Test case: panics if it fails.

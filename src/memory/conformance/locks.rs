@@ -48,7 +48,10 @@ pub(super) async fn a_lock_is_free_after_its_time(s: Fixture) {
     let theirs = s.store.try_lock("l", HOLD).await.unwrap().unwrap();
     assert!(!mine.renew(HOLD).await.unwrap(), "another owner has it");
     mine.release().await.unwrap();
-    assert!(s.store.try_lock("l", HOLD).await.unwrap().is_none(), "a former owner cannot free it");
+    assert!(
+        s.store.try_lock("l", HOLD).await.unwrap().is_none(),
+        "a former owner cannot free it"
+    );
     theirs.release().await.unwrap();
     assert!(is_free(&s, "l").await);
 }
@@ -62,7 +65,10 @@ pub(super) async fn a_lock_can_be_held_on_to(s: Fixture) {
     }
     assert!(mine.renew(SHORT).await.unwrap());
     pass(&s, SHORT).await;
-    assert!(mine.renew(HOLD).await.unwrap(), "no other owner took it meanwhile");
+    assert!(
+        mine.renew(HOLD).await.unwrap(),
+        "no other owner took it meanwhile"
+    );
     assert!(!is_free(&s, "l").await);
     mine.release().await.unwrap();
 }

@@ -61,7 +61,10 @@ pub(crate) async fn run_of(modules: &[&str], make: impl Fn(Config, Arc<ManualClo
     run_where(|module| modules.contains(&module), make).await;
 }
 
-async fn run_where(wanted: impl Fn(&str) -> bool, make: impl Fn(Config, Arc<ManualClock>) -> Making) {
+async fn run_where(
+    wanted: impl Fn(&str) -> bool,
+    make: impl Fn(Config, Arc<ManualClock>) -> Making,
+) {
     for (module, name, config, case) in cases::all() {
         if !wanted(module) {
             continue;
@@ -69,8 +72,15 @@ async fn run_where(wanted: impl Fn(&str) -> bool, make: impl Fn(Config, Arc<Manu
         let clock = Arc::new(ManualClock::default());
         let store = make(config, Arc::clone(&clock)).await;
         tracing::debug!(name, "test case");
-        case(Fixture { store: Arc::clone(&store), clock }).await;
+        case(Fixture {
+            store: Arc::clone(&store),
+            clock,
+        })
+        .await;
         let closed = store.close().await;
-        assert!(closed.is_ok(), "{name}: the store did not close: {closed:?}");
+        assert!(
+            closed.is_ok(),
+            "{name}: the store did not close: {closed:?}"
+        );
     }
 }

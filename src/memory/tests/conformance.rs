@@ -15,7 +15,9 @@ fn ring() -> KeyRing {
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_plain_conforms() {
     conformance::run(|config, clock| {
-        Box::pin(async move { Arc::new(DriverStore::plain(Memory::new(), &config, clock)) as Arc<dyn Store> })
+        Box::pin(async move {
+            Arc::new(DriverStore::plain(Memory::new(), &config, clock)) as Arc<dyn Store>
+        })
     })
     .await;
 }
@@ -24,7 +26,11 @@ async fn memory_plain_conforms() {
 async fn memory_sealed_conforms() {
     conformance::run(|config, clock| {
         Box::pin(async move {
-            Arc::new(DriverStore::sealed(Memory::new(), ring(), &config, clock).await.unwrap()) as Arc<dyn Store>
+            Arc::new(
+                DriverStore::sealed(Memory::new(), ring(), &config, clock)
+                    .await
+                    .unwrap(),
+            ) as Arc<dyn Store>
         })
     })
     .await;
@@ -35,9 +41,15 @@ async fn sqlite_plain_conforms() {
     let folder = tempfile::tempdir().unwrap();
     let count = AtomicU32::new(0);
     conformance::run(|config, clock| {
-        let path = folder.path().join(count.fetch_add(1, Ordering::SeqCst).to_string());
+        let path = folder
+            .path()
+            .join(count.fetch_add(1, Ordering::SeqCst).to_string());
         Box::pin(async move {
-            Arc::new(DriverStore::plain(Sqlite::open(path, &config).unwrap(), &config, clock)) as Arc<dyn Store>
+            Arc::new(DriverStore::plain(
+                Sqlite::open(path, &config).unwrap(),
+                &config,
+                clock,
+            )) as Arc<dyn Store>
         })
     })
     .await;
@@ -48,10 +60,16 @@ async fn sqlite_sealed_conforms() {
     let folder = tempfile::tempdir().unwrap();
     let count = AtomicU32::new(0);
     conformance::run(|config, clock| {
-        let path = folder.path().join(count.fetch_add(1, Ordering::SeqCst).to_string());
+        let path = folder
+            .path()
+            .join(count.fetch_add(1, Ordering::SeqCst).to_string());
         Box::pin(async move {
             let driver = Sqlite::open(path, &config).unwrap();
-            Arc::new(DriverStore::sealed(driver, ring(), &config, clock).await.unwrap()) as Arc<dyn Store>
+            Arc::new(
+                DriverStore::sealed(driver, ring(), &config, clock)
+                    .await
+                    .unwrap(),
+            ) as Arc<dyn Store>
         })
     })
     .await;
@@ -63,7 +81,10 @@ async fn memory_changes_its_key() {
     conformance::rotation::run(|number, ring, clock| {
         let memory = all.lock().unwrap().entry(number).or_default().clone();
         Box::pin(async move {
-            Ok(Arc::new(DriverStore::sealed(memory, ring, &Config::default(), clock).await?) as Arc<dyn Store>)
+            Ok(
+                Arc::new(DriverStore::sealed(memory, ring, &Config::default(), clock).await?)
+                    as Arc<dyn Store>,
+            )
         })
     })
     .await;
@@ -76,8 +97,9 @@ async fn sqlite_changes_its_key() {
         let path = folder.path().join(number.to_string());
         Box::pin(async move {
             let config = Config::default();
-            Ok(Arc::new(DriverStore::sealed(Sqlite::open(path, &config)?, ring, &config, clock).await?)
-                as Arc<dyn Store>)
+            Ok(Arc::new(
+                DriverStore::sealed(Sqlite::open(path, &config)?, ring, &config, clock).await?,
+            ) as Arc<dyn Store>)
         })
     })
     .await;

@@ -57,7 +57,13 @@ async fn get(store: &Arc<dyn Store>, key: &str) -> Result<Option<Entry>> {
 }
 
 async fn open_with(path: &Path, ring: KeyRing, config: Config) -> Result<Arc<dyn Store>> {
-    open(&format!("sqlite:{}", path.display()), ring, config, Arc::new(SystemClock::default())).await
+    open(
+        &format!("sqlite:{}", path.display()),
+        ring,
+        config,
+        Arc::new(SystemClock::default()),
+    )
+    .await
 }
 
 async fn open_at(path: &Path) -> Result<Arc<dyn Store>> {

@@ -11,8 +11,8 @@ use super::{KEY_A, KEY_B, alice, get, id, put, ring};
 use crate::drivers::postgres::Postgres;
 use crate::open::{exists, open_clear};
 use crate::{
-    Config, Delete, DriverStore, Kind, Limits, Namespace, Op, Order, Put, Reach, Result, Store, StoreError,
-    conformance, open,
+    Config, Delete, DriverStore, Kind, Limits, Namespace, Op, Order, Put, Reach, Result, Store,
+    StoreError, conformance, open,
 };
 
 pub(super) async fn open_at(url: &str) -> Result<Arc<dyn Store>> {
@@ -20,7 +20,13 @@ pub(super) async fn open_at(url: &str) -> Result<Arc<dyn Store>> {
 }
 
 pub(super) async fn open_with(url: &str, config: Config) -> Result<Arc<dyn Store>> {
-    open(url, ring(KEY_A, None), config, Arc::new(SystemClock::default())).await
+    open(
+        url,
+        ring(KEY_A, None),
+        config,
+        Arc::new(SystemClock::default()),
+    )
+    .await
 }
 
 /// Schemas of one database, one after the other: what a URL can say.
@@ -33,7 +39,11 @@ pub(super) struct Schemas {
 impl Schemas {
     pub(super) fn new() -> Self {
         let server = Server::shared();
-        Self { url: server.database(), server, count: AtomicU32::new(0) }
+        Self {
+            url: server.database(),
+            server,
+            count: AtomicU32::new(0),
+        }
     }
 
     pub(super) fn next(&self) -> String {
@@ -43,17 +53,21 @@ impl Schemas {
     }
 }
 
-// What a seal keeps from the driver: values as they are, and their sizes. All else is the same with one.
+// What a seal keeps from the driver: values as they are, and their sizes. All else is the same with
+// one.
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_plain_keeps_values_and_limits() {
     let schemas = Schemas::new();
-    conformance::run_of(&["entries", "hostile", "limits", "restores"], |config, clock| {
-        let url = schemas.next();
-        Box::pin(async move {
-            let driver = Postgres::open(&url, &config).await.unwrap();
-            Arc::new(DriverStore::plain(driver, &config, clock)) as Arc<dyn Store>
-        })
-    })
+    conformance::run_of(
+        &["entries", "hostile", "limits", "restores"],
+        |config, clock| {
+            let url = schemas.next();
+            Box::pin(async move {
+                let driver = Postgres::open(&url, &config).await.unwrap();
+                Arc::new(DriverStore::plain(driver, &config, clock)) as Arc<dyn Store>
+            })
+        },
+    )
     .await;
 }
 
@@ -64,7 +78,11 @@ async fn postgres_sealed_conforms() {
         let url = schemas.next();
         Box::pin(async move {
             let driver = Postgres::open(&url, &config).await.unwrap();
-            Arc::new(DriverStore::sealed(driver, ring(KEY_A, None), &config, clock).await.unwrap()) as Arc<dyn Store>
+            Arc::new(
+                DriverStore::sealed(driver, ring(KEY_A, None), &config, clock)
+                    .await
+                    .unwrap(),
+            ) as Arc<dyn Store>
         })
     })
     .await;
@@ -79,7 +97,10 @@ async fn postgres_changes_its_key() {
         Box::pin(async move {
             let config = Config::default();
             let driver = Postgres::open(&url, &config).await?;
-            Ok(Arc::new(DriverStore::sealed(driver, ring, &config, clock).await?) as Arc<dyn Store>)
+            Ok(
+                Arc::new(DriverStore::sealed(driver, ring, &config, clock).await?)
+                    as Arc<dyn Store>,
+            )
         })
     })
     .await;
@@ -104,26 +125,44 @@ async fn replicas_may_start_at_once_on_an_empty_database() {
         stores.push(one.await.unwrap());
     }
     assert_eq!(stores[0].stats().await.unwrap().rows, 8);
-    assert_eq!(server.query(&url, "SELECT count(*) FROM memory_migrations"), "3");
-    assert_eq!(server.query(&url, "SELECT count(*) FROM memory_spaces"), "1");
+    assert_eq!(
+        server.query(&url, "SELECT count(*) FROM memory_migrations"),
+        "3"
+    );
+    assert_eq!(
+        server.query(&url, "SELECT count(*) FROM memory_spaces"),
+        "1"
+    );
 }
 
 #[tokio::test]
 async fn foreign_and_newer_tables_are_refused_unchanged() {
     let server = Server::shared();
     let url = server.database();
-    server.sql(&url, "CREATE TABLE memory_entries (x int); CREATE TABLE other (x int)");
+    server.sql(
+        &url,
+        "CREATE TABLE memory_entries (x int); CREATE TABLE other (x int)",
+    );
     let error = open_at(&url).await.err().unwrap();
     assert!(
         matches!(&error, StoreError::Corrupt(why) if why == "the table memory_entries is one of another program"),
         "{error}"
     );
-    assert_eq!(server.query(&url, "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'memory%'"), "1");
+    assert_eq!(
+        server.query(
+            &url,
+            "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'memory%'"
+        ),
+        "1"
+    );
     server.sql(&url, "DROP TABLE memory_entries");
     open_at(&url).await.unwrap().close().await.unwrap();
     server.sql(&url, "INSERT INTO memory_migrations VALUES (7, 'later', 0)");
     let error = open_at(&url).await.err().unwrap();
-    assert!(matches!(&error, StoreError::Corrupt(why) if why.contains("newer version (schema 7)")), "{error}");
+    assert!(
+        matches!(&error, StoreError::Corrupt(why) if why.contains("newer version (schema 7)")),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -134,20 +173,47 @@ async fn unusable_database_is_a_bad_url() {
         StoreError::BadUrl(why) => why,
         other => panic!("{other}"),
     };
-    assert!(refused(&format!("{url}?options=-csearch_path%3Dnowhere")).await.contains("search_path"));
-    assert!(refused(&format!("{url}x")).await.contains("does not exist (3D000)"));
+    assert!(
+        refused(&format!("{url}?options=-csearch_path%3Dnowhere"))
+            .await
+            .contains("search_path")
+    );
+    assert!(
+        refused(&format!("{url}x"))
+            .await
+            .contains("does not exist (3D000)")
+    );
     let latin = format!("latin{}", std::process::id());
-    server.sql(&url, &format!("CREATE DATABASE {latin} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'"));
+    server.sql(
+        &url,
+        &format!("CREATE DATABASE {latin} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'"),
+    );
     let (all, _) = url.rsplit_once('/').unwrap();
     assert!(refused(&format!("{all}/{latin}")).await.contains("LATIN1"));
     server.sql(&url, &format!("DROP DATABASE {latin} WITH (FORCE)"));
     let user = format!("nobody{}", std::process::id());
-    server.sql(&url, &format!("CREATE ROLE {user} LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC"));
+    server.sql(
+        &url,
+        &format!("CREATE ROLE {user} LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC"),
+    );
     let (_, host) = url.split_once('@').unwrap();
-    assert!(refused(&format!("postgres://{user}@{host}")).await.contains("permission denied"));
+    assert!(
+        refused(&format!("postgres://{user}@{host}"))
+            .await
+            .contains("permission denied")
+    );
     server.sql(&url, &format!("DROP ROLE {user}"));
-    let large = Config { limits: Limits { key_bytes: 4096, ..Limits::default() }, ..Config::default() };
-    assert!(matches!(open_with(&url, large).await, Err(StoreError::BadUrl(_))));
+    let large = Config {
+        limits: Limits {
+            key_bytes: 4096,
+            ..Limits::default()
+        },
+        ..Config::default()
+    };
+    assert!(matches!(
+        open_with(&url, large).await,
+        Err(StoreError::BadUrl(_))
+    ));
 }
 
 #[tokio::test]
@@ -156,13 +222,32 @@ async fn looking_makes_nothing() {
     let url = server.database();
     let (config, clock) = (Config::default(), Arc::new(SystemClock::default()));
     assert!(!exists(&url, &config).await.unwrap());
-    assert!(open_clear(&url, &config, clock.clone()).await.unwrap().is_none());
-    assert_eq!(server.query(&url, "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'memory%'"), "0");
-    open_at(&url).await.unwrap().put(put("k", "v")).await.unwrap();
+    assert!(
+        open_clear(&url, &config, clock.clone())
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(
+        server.query(
+            &url,
+            "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'memory%'"
+        ),
+        "0"
+    );
+    open_at(&url)
+        .await
+        .unwrap()
+        .put(put("k", "v"))
+        .await
+        .unwrap();
     assert!(exists(&url, &config).await.unwrap());
     let clear = open_clear(&url, &config, clock).await.unwrap().unwrap();
     assert_eq!(clear.stats().await.unwrap().rows, 1);
-    assert!(matches!(get(&clear, "k").await, Err(StoreError::Unreadable { .. })), "without a key nothing opens");
+    assert!(
+        matches!(get(&clear, "k").await, Err(StoreError::Unreadable { .. })),
+        "without a key nothing opens"
+    );
 }
 
 #[tokio::test]
@@ -172,12 +257,22 @@ async fn another_key_is_one_clear_error() {
     let clock = || Arc::new(SystemClock::default());
     // Without rows the next key is taken, here and back again.
     open_at(&url).await.unwrap().close().await.unwrap();
-    open(&url, ring(KEY_B, None), Config::default(), clock()).await.unwrap().close().await.unwrap();
+    open(&url, ring(KEY_B, None), Config::default(), clock())
+        .await
+        .unwrap()
+        .close()
+        .await
+        .unwrap();
     let store = open_at(&url).await.unwrap();
     store.put(put("k", "v")).await.unwrap();
     store.close().await.unwrap();
-    let error = open(&url, ring(KEY_B, None), Config::default(), clock()).await.err().unwrap();
-    assert!(matches!(&error, StoreError::WrongKey { store, given } if *store == id(KEY_A) && *given == id(KEY_B)));
+    let error = open(&url, ring(KEY_B, None), Config::default(), clock())
+        .await
+        .err()
+        .unwrap();
+    assert!(
+        matches!(&error, StoreError::WrongKey { store, given } if *store == id(KEY_A) && *given == id(KEY_B))
+    );
 }
 
 #[tokio::test]
@@ -206,18 +301,49 @@ async fn postgres_rows_are_sealed_and_tamper_proof() {
     let store = open_at(&url).await.unwrap();
     for change in changes {
         let attributes = [("pack".to_owned(), "p".to_owned())].into();
-        store.put(Put { tags: vec!["t".into()], attributes, ..put("k", MARKER) }).await.unwrap();
+        store
+            .put(Put {
+                tags: vec!["t".into()],
+                attributes,
+                ..put("k", MARKER)
+            })
+            .await
+            .unwrap();
         assert_eq!(get(&store, "k").await.unwrap().unwrap().value, MARKER);
         assert!(!server.dump(&url).contains(MARKER));
         server.sql(&url, change);
-        let (subject, key) = if change.contains("bob") { ("bob", "k") } else { ("alice", "k") };
-        let key = if change.contains("'other'") { "other" } else { key };
-        let read = store.get(&Namespace::new("t", subject, None), Kind::Cache, key).await;
-        assert!(matches!(read, Err(StoreError::Unreadable { .. })), "{change}: {read:?}");
-        let all = Delete::Prefix { namespace: None, kind: None, prefix: String::new() };
-        assert_eq!(store.delete(all).await.unwrap(), 1, "{change}: forgetting works all the same");
+        let (subject, key) = if change.contains("bob") {
+            ("bob", "k")
+        } else {
+            ("alice", "k")
+        };
+        let key = if change.contains("'other'") {
+            "other"
+        } else {
+            key
+        };
+        let read = store
+            .get(&Namespace::new("t", subject, None), Kind::Cache, key)
+            .await;
+        assert!(
+            matches!(read, Err(StoreError::Unreadable { .. })),
+            "{change}: {read:?}"
+        );
+        let all = Delete::Prefix {
+            namespace: None,
+            kind: None,
+            prefix: String::new(),
+        };
+        assert_eq!(
+            store.delete(all).await.unwrap(),
+            1,
+            "{change}: forgetting works all the same"
+        );
     }
-    assert_eq!(server.query(&url, "SELECT count(*) FROM memory_spaces"), "0");
+    assert_eq!(
+        server.query(&url, "SELECT count(*) FROM memory_spaces"),
+        "0"
+    );
     assert_eq!(server.query(&url, "SELECT count(*) FROM memory_keys"), "0");
     assert_eq!(server.query(&url, "SELECT count(*) FROM memory_tags"), "0");
 }
@@ -236,9 +362,18 @@ async fn compare_and_set_is_exact_among_eight_stores() {
                 loop {
                     let now = get(&store, "n").await.unwrap();
                     let (version, number) = now.map_or((0, 0), |entry| {
-                        (entry.meta.version, std::str::from_utf8(&entry.value).unwrap().parse::<u64>().unwrap())
+                        (
+                            entry.meta.version,
+                            std::str::from_utf8(&entry.value)
+                                .unwrap()
+                                .parse::<u64>()
+                                .unwrap(),
+                        )
                     });
-                    let next = Put { expect_version: Some(version), ..put("n", &(number + 1).to_string()) };
+                    let next = Put {
+                        expect_version: Some(version),
+                        ..put("n", &(number + 1).to_string())
+                    };
                     match store.put(next).await {
                         Ok(_) => break,
                         Err(StoreError::VersionMismatch { .. }) => {}
@@ -263,15 +398,29 @@ async fn a_quota_is_exact_among_four_stores() {
     let url = server.database();
     let mut filling = Vec::new();
     for store in 0..4 {
-        let limits = Limits { rows: 100, ..Limits::default() };
-        let opened = open_with(&url, Config { limits, ..Config::default() }).await.unwrap();
+        let limits = Limits {
+            rows: 100,
+            ..Limits::default()
+        };
+        let opened = open_with(
+            &url,
+            Config {
+                limits,
+                ..Config::default()
+            },
+        )
+        .await
+        .unwrap();
         filling.push(tokio::spawn(async move {
             let mut written = 0;
             for index in 0..60 {
                 let key = format!("{store}/{index}");
                 match opened.put(Put::new(alice(), Kind::Note, key, "v")).await {
                     Ok(_) => written += 1,
-                    Err(StoreError::QuotaExceeded { what: "rows", limit: 100 }) => {}
+                    Err(StoreError::QuotaExceeded {
+                        what: "rows",
+                        limit: 100,
+                    }) => {}
                     Err(other) => panic!("{other}"),
                 }
             }
@@ -311,8 +460,20 @@ async fn three_busy_stores_keep_counters_exact() {
     let url = server.database();
     let mut working = Vec::new();
     for number in 0..3_u64 {
-        let limits = Limits { cache_bytes: 60_000, rows: 40, ..Limits::default() };
-        let store = open_with(&url, Config { limits, ..Config::default() }).await.unwrap();
+        let limits = Limits {
+            cache_bytes: 60_000,
+            rows: 40,
+            ..Limits::default()
+        };
+        let store = open_with(
+            &url,
+            Config {
+                limits,
+                ..Config::default()
+            },
+        )
+        .await
+        .unwrap();
         for task in 0..4_u64 {
             let store = Arc::clone(&store);
             working.push(tokio::spawn(async move {
@@ -323,7 +484,11 @@ async fn three_busy_stores_keep_counters_exact() {
                     let ttl = (dice % 4 == 0).then_some(Duration::from_millis(dice));
                     let key = format!("{}", (task + round) % 50);
                     let value = "v".repeat(usize::try_from(dice).unwrap() * 40);
-                    let new = Put { tags, ttl, ..Put::new(whose.clone(), Kind::Cache, key.clone(), value) };
+                    let new = Put {
+                        tags,
+                        ttl,
+                        ..Put::new(whose.clone(), Kind::Cache, key.clone(), value)
+                    };
                     let deleted = match dice {
                         0 => {
                             store
@@ -336,15 +501,33 @@ async fn three_busy_stores_keep_counters_exact() {
                         }
                         1 => {
                             store
-                                .delete(Delete::Prefix { namespace: Some(whose), kind: None, prefix: "1".into() })
+                                .delete(Delete::Prefix {
+                                    namespace: Some(whose),
+                                    kind: None,
+                                    prefix: "1".into(),
+                                })
                                 .await
                         }
-                        2 => store.delete(Delete::Key { namespace: whose, kind: Kind::Cache, key }).await,
+                        2 => {
+                            store
+                                .delete(Delete::Key {
+                                    namespace: whose,
+                                    kind: Kind::Cache,
+                                    key,
+                                })
+                                .await
+                        }
                         3 => store.sweep_expired(10).await,
                         4 => store.trim(5).await,
                         5 => {
-                            let old = Put { key: format!("x{key}"), ..new.clone() };
-                            store.write(vec![Op::Put(old), Op::Put(new)]).await.map(|_| 0)
+                            let old = Put {
+                                key: format!("x{key}"),
+                                ..new.clone()
+                            };
+                            store
+                                .write(vec![Op::Put(old), Op::Put(new)])
+                                .await
+                                .map(|_| 0)
                         }
                         _ => store.put(new).await.map(|_| 0),
                     };
@@ -368,7 +551,10 @@ async fn lock_is_exclusive_and_freed_with_its_store() {
     let hour = Duration::from_secs(3600);
     let lock = one.try_lock("flight", hour).await.unwrap().unwrap();
     assert!(two.try_lock("flight", hour).await.unwrap().is_none());
-    assert!(one.try_lock("flight", hour).await.unwrap().is_none(), "another owner in the same process");
+    assert!(
+        one.try_lock("flight", hour).await.unwrap().is_none(),
+        "another owner in the same process"
+    );
     assert!(two.try_lock("other", hour).await.unwrap().is_some());
     assert!(lock.renew(hour).await.unwrap());
     lock.release().await.unwrap();
@@ -378,7 +564,10 @@ async fn lock_is_exclusive_and_freed_with_its_store() {
     std::mem::forget(held);
     two.close().await.unwrap();
     drop(two);
-    until("a lock without an owner", async || one.try_lock("flight", hour).await.unwrap().is_some()).await;
+    until("a lock without an owner", async || {
+        one.try_lock("flight", hour).await.unwrap().is_some()
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -391,8 +580,20 @@ async fn dropping_futures_harms_nothing() {
     for round in 0..500 {
         let mut asking: Vec<std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>>> = vec![
             Box::pin(async { drop(store.get(&namespace, Kind::Cache, "k").await) }),
-            Box::pin(async { drop(store.scan(&namespace, Kind::Cache, "", crate::Order::KeyAscending, 9).await) }),
-            Box::pin(async { drop(store.list(&namespace, Kind::Cache, "", crate::Page::default()).await) }),
+            Box::pin(async {
+                drop(
+                    store
+                        .scan(&namespace, Kind::Cache, "", crate::Order::KeyAscending, 9)
+                        .await,
+                )
+            }),
+            Box::pin(async {
+                drop(
+                    store
+                        .list(&namespace, Kind::Cache, "", crate::Page::default())
+                        .await,
+                )
+            }),
             Box::pin(async { drop(store.reseal(None, 10).await) }),
             Box::pin(async { drop(store.put(put("dropped", "v")).await) }),
         ];
@@ -406,15 +607,24 @@ async fn dropping_futures_harms_nothing() {
     store.put(put("after", "v")).await.unwrap();
     let idle = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'";
     // The last of those that were dropped may be on its way to its end.
-    until("the end of every transaction", async || server.query(&url, idle) == "0").await;
+    until("the end of every transaction", async || {
+        server.query(&url, idle) == "0"
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_without_hands_are_migrated_with_their_rows() {
     let server = Server::shared();
     let url = server.database();
-    let limits = Limits { rows: 3, ..Limits::default() };
-    let config = Config { limits, ..Config::default() };
+    let limits = Limits {
+        rows: 3,
+        ..Limits::default()
+    };
+    let config = Config {
+        limits,
+        ..Config::default()
+    };
     let store = open_with(&url, config.clone()).await.unwrap();
     for key in ["a", "b", "c"] {
         store.put(put(key, "v")).await.unwrap();
@@ -428,8 +638,15 @@ async fn tables_without_hands_are_migrated_with_their_rows() {
     let store = open_with(&url, config).await.unwrap();
     assert!(get(&store, "a").await.unwrap().is_some());
     store.put(put("d", "v")).await.unwrap();
-    let scan = store.scan(&alice(), Kind::Cache, "", Order::KeyAscending, 10).await.unwrap();
-    let keys: Vec<_> = scan.entries.iter().map(|entry| entry.meta.key.as_str()).collect();
+    let scan = store
+        .scan(&alice(), Kind::Cache, "", Order::KeyAscending, 10)
+        .await
+        .unwrap();
+    let keys: Vec<_> = scan
+        .entries
+        .iter()
+        .map(|entry| entry.meta.key.as_str())
+        .collect();
     assert_eq!(keys, ["a", "c", "d"], "a is older than b, but was read");
     store.close().await.unwrap();
 }

@@ -1,4 +1,5 @@
-//! Tests of new rows, which are written in one statement, and of writes to a server that falls silent.
+//! Tests of new rows, which are written in one statement, and of writes to a server that falls
+//! silent.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -48,7 +49,12 @@ impl Relay {
                 let ending = Arc::clone(&shared);
                 thread::spawn(move || {
                     let state = ending.0.lock().unwrap();
-                    drop(ending.1.wait_while(state, |state| *state != State::Cut).unwrap());
+                    drop(
+                        ending
+                            .1
+                            .wait_while(state, |state| *state != State::Cut)
+                            .unwrap(),
+                    );
                     for end in ends {
                         let _ = end.shutdown(Shutdown::Both);
                     }
@@ -59,7 +65,11 @@ impl Relay {
     }
 
     fn url(&self, url: &str) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/{}", self.port, url.rsplit_once('/').unwrap().1)
+        format!(
+            "postgres://postgres@127.0.0.1:{}/{}",
+            self.port,
+            url.rsplit_once('/').unwrap().1
+        )
     }
 
     fn set(&self, state: State) {
@@ -73,7 +83,12 @@ fn copy(mut from: TcpStream, mut to: TcpStream, state: Option<Shared>) {
     while let Ok(count @ 1..) = from.read(&mut bytes) {
         if let Some(state) = &state {
             let held = state.0.lock().unwrap();
-            drop(state.1.wait_while(held, |state| *state == State::Silent).unwrap());
+            drop(
+                state
+                    .1
+                    .wait_while(held, |state| *state == State::Silent)
+                    .unwrap(),
+            );
         }
         if to.write_all(&bytes[..count]).is_err() {
             break;
@@ -92,14 +107,23 @@ async fn race(server: &Server, url: &str, stores: [Arc<dyn Store>; 2]) {
     for key in 0..KEYS {
         let key = key.to_string();
         let [one, other] = stores.each_ref().map(|store| {
-            let (store, put) = (Arc::clone(store), Put { tags: vec!["tag".into()], ..put(&key, "v") });
+            let (store, put) = (
+                Arc::clone(store),
+                Put {
+                    tags: vec!["tag".into()],
+                    ..put(&key, "v")
+                },
+            );
             tokio::spawn(async move { store.put(put).await.unwrap().version })
         });
         let mut versions = [one.await.unwrap(), other.await.unwrap()];
         versions.sort_unstable();
         assert_eq!(versions, [1, 2], "one of them replaces the other");
     }
-    assert_eq!(server.query(url, "SELECT rows FROM memory_spaces"), KEYS.to_string());
+    assert_eq!(
+        server.query(url, "SELECT rows FROM memory_spaces"),
+        KEYS.to_string()
+    );
     assert_exact(server, url).await;
 }
 
@@ -116,7 +140,10 @@ async fn race_behind_a_pooler_keeps_both_writes() {
     let server = Server::shared();
     let (url, pooler) = (server.database(), PgBouncer::start(&server));
     let pooled = pooler.url(&url);
-    let stores = [open_at(&pooled).await.unwrap(), open_at(&pooled).await.unwrap()];
+    let stores = [
+        open_at(&pooled).await.unwrap(),
+        open_at(&pooled).await.unwrap(),
+    ];
     race(&server, &url, stores).await;
 }
 
@@ -124,14 +151,29 @@ async fn race_behind_a_pooler_keeps_both_writes() {
 async fn new_rows_reach_a_quota_exactly() {
     let server = Server::shared();
     let url = server.database();
-    let config = Config { limits: Limits { rows: 3, ..Limits::default() }, ..Config::default() };
+    let config = Config {
+        limits: Limits {
+            rows: 3,
+            ..Limits::default()
+        },
+        ..Config::default()
+    };
     let store = open_with(&url, config).await.unwrap();
     let fact = |key: &str| Put::new(alice(), Kind::Fact, key, "v");
     for key in ["1", "2", "3"] {
         store.put(fact(key)).await.unwrap();
     }
     let refused = store.put(fact("4")).await;
-    assert!(matches!(refused, Err(StoreError::QuotaExceeded { what: "rows", limit: 3 })), "{refused:?}");
+    assert!(
+        matches!(
+            refused,
+            Err(StoreError::QuotaExceeded {
+                what: "rows",
+                limit: 3
+            })
+        ),
+        "{refused:?}"
+    );
     assert_eq!(server.query(&url, "SELECT rows FROM memory_spaces"), "3");
     assert_exact(&server, &url).await;
 }
@@ -141,9 +183,22 @@ async fn expired_row_is_replaced_and_counted_once() {
     let server = Server::shared();
     let url = server.database();
     let clock = Arc::new(ManualClock::at(Timestamp(1_700_000_000_000_000)));
-    let another = || open(&url, ring(KEY_A, None), Config::default(), Arc::clone(&clock) as Arc<dyn Clock>);
+    let another = || {
+        open(
+            &url,
+            ring(KEY_A, None),
+            Config::default(),
+            Arc::clone(&clock) as Arc<dyn Clock>,
+        )
+    };
     let store = another().await.unwrap();
-    store.put(Put { ttl: Some(Duration::from_secs(1)), ..put("k", "old") }).await.unwrap();
+    store
+        .put(Put {
+            ttl: Some(Duration::from_secs(1)),
+            ..put("k", "old")
+        })
+        .await
+        .unwrap();
     clock.advance(Duration::from_secs(2));
     // This one does not know that the row is there.
     let other = another().await.unwrap();
@@ -159,7 +214,13 @@ async fn write_cut_off_after_its_statement_is_not_repeated() {
     let url = server.database();
     let relay = Relay::start(&server);
     // One connection, which has prepared the statement when the answers stop.
-    let config = Config { postgres: PostgresConfig { pool_size: 1, ..PostgresConfig::default() }, ..Config::default() };
+    let config = Config {
+        postgres: PostgresConfig {
+            pool_size: 1,
+            ..PostgresConfig::default()
+        },
+        ..Config::default()
+    };
     let store = open_with(&relay.url(&url), config).await.unwrap();
     store.put(put("warm", "v")).await.unwrap();
     relay.set(State::Silent);
@@ -190,7 +251,10 @@ async fn silent_server_fails_all_waiting_writes() {
     let relay = Relay::start(&server);
     let config = Config {
         busy_timeout: Duration::from_millis(200),
-        postgres: PostgresConfig { connect_timeout: Duration::from_millis(250), ..PostgresConfig::default() },
+        postgres: PostgresConfig {
+            connect_timeout: Duration::from_millis(250),
+            ..PostgresConfig::default()
+        },
         ..Config::default()
     };
     let store = open_with(&relay.url(&url), config).await.unwrap();
@@ -208,5 +272,8 @@ async fn silent_server_fails_all_waiting_writes() {
     let reader = open_at(&url).await.unwrap();
     // The server may get it late, or never.
     let stored = get(&reader, "a").await.unwrap();
-    assert!(stored.is_none_or(|entry| entry.meta.version == 1), "it was written twice");
+    assert!(
+        stored.is_none_or(|entry| entry.meta.version == 1),
+        "it was written twice"
+    );
 }

@@ -9,7 +9,8 @@ use super::postgres::{Schemas, counted, open_at, open_with};
 use super::{KEY_A, get, put, ring};
 use crate::drivers::postgres::Postgres;
 use crate::{
-    Config, Delete, DriverStore, Kind, Listen, Namespace, PostgresConfig, Put, Reach, Store, StoreError, conformance,
+    Config, Delete, DriverStore, Kind, Listen, Namespace, PostgresConfig, Put, Reach, Store,
+    StoreError, conformance,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -17,21 +18,43 @@ async fn postgres_conforms_behind_a_transaction_pooler() {
     let schemas = Schemas::new();
     let pooler = PgBouncer::start(&schemas.server);
     conformance::run(|config, clock| {
-        let url = schemas.next().replace(&schemas.url, &pooler.url(&schemas.url));
+        let url = schemas
+            .next()
+            .replace(&schemas.url, &pooler.url(&schemas.url));
         Box::pin(async move {
             let driver = Postgres::open(&url, &config).await.unwrap();
-            Arc::new(DriverStore::sealed(driver, ring(KEY_A, None), &config, clock).await.unwrap()) as Arc<dyn Store>
+            Arc::new(
+                DriverStore::sealed(driver, ring(KEY_A, None), &config, clock)
+                    .await
+                    .unwrap(),
+            ) as Arc<dyn Store>
         })
     })
     .await;
     let sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%LISTEN%'";
-    assert_eq!(schemas.server.query(&schemas.url, sessions).trim(), "1", "only this query names it");
-    let refused = open_with(&pooler.url(&schemas.url), listening(Listen::On)).await.err().unwrap();
-    assert!(matches!(&refused, StoreError::BadUrl(why) if why.contains("memory.listen")), "{refused}");
+    assert_eq!(
+        schemas.server.query(&schemas.url, sessions).trim(),
+        "1",
+        "only this query names it"
+    );
+    let refused = open_with(&pooler.url(&schemas.url), listening(Listen::On))
+        .await
+        .err()
+        .unwrap();
+    assert!(
+        matches!(&refused, StoreError::BadUrl(why) if why.contains("memory.listen")),
+        "{refused}"
+    );
 }
 
 fn listening(listen: Listen) -> Config {
-    Config { postgres: PostgresConfig { listen, ..PostgresConfig::default() }, ..Config::default() }
+    Config {
+        postgres: PostgresConfig {
+            listen,
+            ..PostgresConfig::default()
+        },
+        ..Config::default()
+    }
 }
 
 // As for a pooler that hides itself.
@@ -75,16 +98,28 @@ async fn purge_of_all_namespaces_waits_for_one_space_only() {
     let url = server.database();
     let store = open_at(&url).await.unwrap();
     let whose = |user: u32| Namespace::new("t", &format!("user{user}"), None);
-    let tagged = |user, tag: &str| Put { tags: vec![tag.into()], ..Put::new(whose(user), Kind::Cache, "k", "v") };
+    let tagged = |user, tag: &str| Put {
+        tags: vec![tag.into()],
+        ..Put::new(whose(user), Kind::Cache, "k", "v")
+    };
     for user in 0..200 {
-        store.put(tagged(user, if user % 2 == 0 { "x" } else { "y" })).await.unwrap();
+        store
+            .put(tagged(user, if user % 2 == 0 { "x" } else { "y" }))
+            .await
+            .unwrap();
     }
     // A stranger holds the last of the spaces that are purged.
-    let (client, line) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    let (client, line) = tokio_postgres::connect(&url, tokio_postgres::NoTls)
+        .await
+        .unwrap();
     tokio::spawn(line);
     let hold = "BEGIN; SELECT * FROM memory_spaces WHERE subject = 'user198' FOR UPDATE";
     client.batch_execute(hold).await.unwrap();
-    let purge = Delete::Tagged { whose: Reach::Everybody, kind: Kind::Cache, tag: "x".into() };
+    let purge = Delete::Tagged {
+        whose: Reach::Everybody,
+        kind: Kind::Cache,
+        tag: "x".into(),
+    };
     let purging = tokio::spawn({
         let store = Arc::clone(&store);
         async move { store.delete(purge).await }
@@ -117,11 +152,20 @@ async fn postgres_conforms_in_64_partitions() {
     conformance::run(|config, clock| {
         // A new store takes the time of 64 tables; an empty one will do.
         let tables = ["entries", "spaces", "tags", "keys", "canary", "locks"];
-        server.sql(&url, &tables.map(|table| format!("DELETE FROM memory_{table};")).concat());
+        server.sql(
+            &url,
+            &tables
+                .map(|table| format!("DELETE FROM memory_{table};"))
+                .concat(),
+        );
         let url = url.clone();
         Box::pin(async move {
             let driver = Postgres::open(&url, &config).await.unwrap();
-            Arc::new(DriverStore::sealed(driver, ring(KEY_A, None), &config, clock).await.unwrap()) as Arc<dyn Store>
+            Arc::new(
+                DriverStore::sealed(driver, ring(KEY_A, None), &config, clock)
+                    .await
+                    .unwrap(),
+            ) as Arc<dyn Store>
         })
     })
     .await;
@@ -134,18 +178,41 @@ async fn rows_are_partitioned_under_a_running_store() {
     let store = open_at(&url).await.unwrap();
     for index in 0..50 {
         let whose = Namespace::new("t", &format!("user{index}"), None);
-        store.put(Put { tags: vec!["x".into()], ..Put::new(whose, Kind::Note, "k", "v") }).await.unwrap();
+        store
+            .put(Put {
+                tags: vec!["x".into()],
+                ..Put::new(whose, Kind::Note, "k", "v")
+            })
+            .await
+            .unwrap();
     }
     server.sql(&url, &format!("BEGIN; {PARTITION}; COMMIT"));
     for index in 0..50 {
         let whose = Namespace::new("t", &format!("user{index}"), None);
         let entry = store.get(&whose, Kind::Note, "k").await.unwrap().unwrap();
         assert_eq!((entry.value.as_ref(), entry.meta.version), (&b"v"[..], 1));
-        store.put(Put::new(whose.clone(), Kind::Note, "k", "w")).await.unwrap();
-        store.put(Put { tags: vec!["x".into()], ..Put::new(whose, Kind::Note, "new", "v") }).await.unwrap();
+        store
+            .put(Put::new(whose.clone(), Kind::Note, "k", "w"))
+            .await
+            .unwrap();
+        store
+            .put(Put {
+                tags: vec!["x".into()],
+                ..Put::new(whose, Kind::Note, "new", "v")
+            })
+            .await
+            .unwrap();
     }
-    let tagged = Delete::Tagged { whose: Reach::Everybody, kind: Kind::Note, tag: "x".into() };
-    assert_eq!(store.delete(tagged).await.unwrap(), 50, "the replacements have no tag");
+    let tagged = Delete::Tagged {
+        whose: Reach::Everybody,
+        kind: Kind::Note,
+        tag: "x".into(),
+    };
+    assert_eq!(
+        store.delete(tagged).await.unwrap(),
+        50,
+        "the replacements have no tag"
+    );
     let (counters, truth) = counted(&server, &url).await;
     assert_eq!(counters, truth);
 }

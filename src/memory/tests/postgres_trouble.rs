@@ -39,8 +39,14 @@ impl Caller {
             if stop.load(Ordering::SeqCst) {
                 break;
             }
-            let (key, value) = (format!("{}/{round}", self.number), format!("value {round} of {}", self.number));
-            match store.put(Put::new(alice(), Kind::Note, key.clone(), value.clone())).await {
+            let (key, value) = (
+                format!("{}/{round}", self.number),
+                format!("value {round} of {}", self.number),
+            );
+            match store
+                .put(Put::new(alice(), Kind::Note, key.clone(), value.clone()))
+                .await
+            {
                 Ok(meta) => {
                     assert_eq!(meta.version, 1, "{key} was written once");
                     self.acknowledged.insert(key, value);
@@ -71,21 +77,37 @@ async fn server_crash_loses_no_acknowledged_write() {
     let url = server.database();
     let store = open_at(&url).await.unwrap();
     let mut changes = store.changes().unwrap();
-    let (stop, counts) = (Arc::new(AtomicBool::new(false)), Arc::new(Counts::default()));
+    let (stop, counts) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(Counts::default()),
+    );
     let callers: Vec<_> = (0..16)
         .map(|number| {
-            let caller = Caller { number, acknowledged: BTreeMap::new(), counts: Arc::clone(&counts) };
+            let caller = Caller {
+                number,
+                acknowledged: BTreeMap::new(),
+                counts: Arc::clone(&counts),
+            };
             tokio::spawn(caller.work(Arc::clone(&store), Arc::clone(&stop)))
         })
         .collect();
     for round in 0..2 {
         grows("writes before", &counts.acknowledged, 50).await;
         let server = &server;
-        tokio::task::block_in_place(|| if round == 0 { server.kill9() } else { server.stop() });
+        tokio::task::block_in_place(|| {
+            if round == 0 {
+                server.kill9()
+            } else {
+                server.stop()
+            }
+        });
         grows("refusals", &counts.refused, 16).await;
         tokio::task::block_in_place(|| server.start_again());
         let key = format!("again {round}");
-        until("it to recover by itself", async || store.put(put(&key, "v")).await.is_ok()).await;
+        until("it to recover by itself", async || {
+            store.put(put(&key, "v")).await.is_ok()
+        })
+        .await;
     }
     grows("writes after", &counts.acknowledged, 50).await;
     stop.store(true, Ordering::SeqCst);
@@ -94,11 +116,24 @@ async fn server_crash_loses_no_acknowledged_write() {
         let caller = caller.await.unwrap();
         for (key, value) in &caller.acknowledged {
             let entry = reader.get(&alice(), Kind::Note, key).await.unwrap();
-            assert_eq!(entry.unwrap_or_else(|| panic!("{key} was acknowledged")).value, *value);
+            assert_eq!(
+                entry
+                    .unwrap_or_else(|| panic!("{key} was acknowledged"))
+                    .value,
+                *value
+            );
         }
     }
-    assert_eq!(changes.recv().await.unwrap(), Change::Anything, "the connection that listens was lost too");
-    let delete = Delete::Prefix { namespace: None, kind: None, prefix: String::new() };
+    assert_eq!(
+        changes.recv().await.unwrap(),
+        Change::Anything,
+        "the connection that listens was lost too"
+    );
+    let delete = Delete::Prefix {
+        namespace: None,
+        kind: None,
+        prefix: String::new(),
+    };
     let hears = async {
         loop {
             // Without the listening connection, notifications are lost, and the store says so.
@@ -117,14 +152,24 @@ async fn server_crash_loses_no_acknowledged_write() {
 async fn silent_server_times_out_and_recovers() {
     let server = Server::start();
     let url = server.database();
-    let postgres = PostgresConfig { connect_timeout: Duration::from_millis(500), ..PostgresConfig::default() };
-    let config = Config { postgres, ..Config::default() };
+    let postgres = PostgresConfig {
+        connect_timeout: Duration::from_millis(500),
+        ..PostgresConfig::default()
+    };
+    let config = Config {
+        postgres,
+        ..Config::default()
+    };
     let store = open_with(&url, config.clone()).await.unwrap();
     store.put(put("k", "v")).await.unwrap();
     server.freeze();
     for _ in 0..10 {
         // As the engine does: its patience is short.
-        assert!(tokio::time::timeout(Duration::from_millis(20), get(&store, "k")).await.is_err());
+        assert!(
+            tokio::time::timeout(Duration::from_millis(20), get(&store, "k"))
+                .await
+                .is_err()
+        );
     }
     let opened = ends("the try to open", open_with(&url, config)).await;
     assert!(opened.is_err_and(|error| error.is_temporary()));
@@ -150,11 +195,21 @@ async fn silent_server_times_out_and_recovers() {
 async fn wait_for_a_locked_row_is_bounded() {
     let server = Server::shared();
     let url = server.database();
-    let config = Config { busy_timeout: Duration::from_millis(50), ..Config::default() };
+    let config = Config {
+        busy_timeout: Duration::from_millis(50),
+        ..Config::default()
+    };
     let store = open_with(&url, config).await.unwrap();
     store.put(put("k", "v")).await.unwrap();
     let mut holding = Command::new("psql")
-        .args(["-X", "-q", "-d", &url, "-c", "BEGIN; SELECT * FROM memory_spaces FOR UPDATE; SELECT pg_sleep(60)"])
+        .args([
+            "-X",
+            "-q",
+            "-d",
+            &url,
+            "-c",
+            "BEGIN; SELECT * FROM memory_spaces FOR UPDATE; SELECT pg_sleep(60)",
+        ])
         .spawn()
         .unwrap();
     let is_held = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
@@ -163,7 +218,11 @@ async fn wait_for_a_locked_row_is_bounded() {
     }
     let refused = store.put(put("k", "w")).await;
     assert!(refused.is_err_and(|error| error.is_temporary()));
-    assert_eq!(get(&store, "k").await.unwrap().unwrap().value, "v", "reads go on");
+    assert_eq!(
+        get(&store, "k").await.unwrap().unwrap().value,
+        "v",
+        "reads go on"
+    );
     assert_eq!(store.sweep_expired(10).await.unwrap(), 0);
     holding.kill().unwrap();
     holding.wait().unwrap();
@@ -188,8 +247,14 @@ impl Certificates {
             ));
         }
         let names = certificates.path("names");
-        std::fs::write(names, "subjectAltName=DNS:localhost\nbasicConstraints=CA:FALSE\n").unwrap();
-        certificates.openssl("req -newkey rsa:2048 -nodes -subj /CN=server -keyout server.key -out server.csr");
+        std::fs::write(
+            names,
+            "subjectAltName=DNS:localhost\nbasicConstraints=CA:FALSE\n",
+        )
+        .unwrap();
+        certificates.openssl(
+            "req -newkey rsa:2048 -nodes -subj /CN=server -keyout server.key -out server.csr",
+        );
         certificates.openssl(
             "x509 -req -in server.csr -CA authority.pem -CAkey authority.key -CAcreateserial -days 2 -extfile names \
              -out server.pem",
@@ -198,9 +263,16 @@ impl Certificates {
     }
 
     fn openssl(&self, arguments: &str) {
-        let output = Command::new("openssl").args(arguments.split_whitespace()).current_dir(self.0.path()).output();
+        let output = Command::new("openssl")
+            .args(arguments.split_whitespace())
+            .current_dir(self.0.path())
+            .output();
         let output = output.expect("the program openssl");
-        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{arguments}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -235,11 +307,14 @@ async fn tls_checks_certificate_and_name() {
     let server = tls_server(&certificates, PASSWORD);
     let port = server.port();
     let root = |name: &str| certificates.path(name).display().to_string();
-    let url =
-        |host: &str, password: &str, rest: &str| format!("postgres://postgres:{password}@{host}:{port}/postgres{rest}");
+    let url = |host: &str, password: &str, rest: &str| {
+        format!("postgres://postgres:{password}@{host}:{port}/postgres{rest}")
+    };
     let trusted = format!("?sslmode=verify-full&sslrootcert={}", root("authority.pem"));
 
-    let store = open_at(&url("localhost", PASSWORD, &trusted)).await.unwrap();
+    let store = open_at(&url("localhost", PASSWORD, &trusted))
+        .await
+        .unwrap();
     store.put(put("k", "v")).await.unwrap();
     let encrypted = "SELECT count(*) FROM pg_stat_ssl s JOIN pg_stat_activity a ON a.pid = s.pid
                       WHERE a.application_name = 'helmdeck' AND NOT s.ssl";
@@ -247,21 +322,57 @@ async fn tls_checks_certificate_and_name() {
     let connected = "SELECT count(*) > 1 FROM pg_stat_activity WHERE application_name = 'helmdeck'";
     assert_eq!(server.query(&server.url(), connected), "t");
     // Unasked, what stays on this machine may go in the clear.
-    open_at(&url("localhost", PASSWORD, "")).await.unwrap().close().await.unwrap();
+    open_at(&url("localhost", PASSWORD, ""))
+        .await
+        .unwrap()
+        .close()
+        .await
+        .unwrap();
 
     let other = format!("?sslrootcert={}", root("other.pem"));
     let no_file = format!("?sslrootcert={}", root("nowhere.pem"));
     let no_certificate = format!("?sslrootcert={}", root("authority.key"));
     for (what, url, word) in [
-        ("another authority", url("localhost", PASSWORD, &other), "certificate"),
-        ("another name", url("127.0.0.1", PASSWORD, &trusted), "certificate"),
-        ("the system's authorities", url("localhost", PASSWORD, "?sslmode=require"), "certificate"),
-        ("another password", url("localhost", "canary2", &trusted), "password authentication failed"),
-        ("no file", url("localhost", PASSWORD, &no_file), "nowhere.pem"),
-        ("no certificate", url("localhost", PASSWORD, &no_certificate), "no certificate"),
-        ("no server", format!("postgres://u:{PASSWORD}@127.0.0.1:1/d"), "refused"),
+        (
+            "another authority",
+            url("localhost", PASSWORD, &other),
+            "certificate",
+        ),
+        (
+            "another name",
+            url("127.0.0.1", PASSWORD, &trusted),
+            "certificate",
+        ),
+        (
+            "the system's authorities",
+            url("localhost", PASSWORD, "?sslmode=require"),
+            "certificate",
+        ),
+        (
+            "another password",
+            url("localhost", "canary2", &trusted),
+            "password authentication failed",
+        ),
+        (
+            "no file",
+            url("localhost", PASSWORD, &no_file),
+            "nowhere.pem",
+        ),
+        (
+            "no certificate",
+            url("localhost", PASSWORD, &no_certificate),
+            "no certificate",
+        ),
+        (
+            "no server",
+            format!("postgres://u:{PASSWORD}@127.0.0.1:1/d"),
+            "refused",
+        ),
     ] {
-        let error = open_at(&url).await.err().unwrap_or_else(|| panic!("{what} was accepted"));
+        let error = open_at(&url)
+            .await
+            .err()
+            .unwrap_or_else(|| panic!("{what} was accepted"));
         let shown = format!("{error} {error:?}");
         assert!(shown.contains(word), "{what}: {shown}");
         assert!(!shown.contains(PASSWORD), "{what}: {shown}");
@@ -272,8 +383,17 @@ async fn tls_checks_certificate_and_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unix_socket_will_do() {
     let server = Server::start();
-    let folder = server.socket_folder().display().to_string().replace('/', "%2F");
-    let store = open_at(&format!("postgres://postgres@{folder}:{}/postgres", server.port())).await.unwrap();
+    let folder = server
+        .socket_folder()
+        .display()
+        .to_string()
+        .replace('/', "%2F");
+    let store = open_at(&format!(
+        "postgres://postgres@{folder}:{}/postgres",
+        server.port()
+    ))
+    .await
+    .unwrap();
     store.put(put("k", "v")).await.unwrap();
     assert_eq!(get(&store, "k").await.unwrap().unwrap().value, "v");
 }
@@ -281,6 +401,14 @@ async fn a_unix_socket_will_do() {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_several_hosts_one_that_answers_will_do() {
     let server = Server::start();
-    let url = format!("postgres://postgres@127.0.0.1:1,127.0.0.1:{}/postgres", server.port());
-    open_at(&url).await.unwrap().put(put("k", "v")).await.unwrap();
+    let url = format!(
+        "postgres://postgres@127.0.0.1:1,127.0.0.1:{}/postgres",
+        server.port()
+    );
+    open_at(&url)
+        .await
+        .unwrap()
+        .put(put("k", "v"))
+        .await
+        .unwrap();
 }

@@ -23,7 +23,12 @@ async fn until(store: &Arc<dyn Store>, key: &str, expected: Option<&str>) {
 
 #[tokio::test]
 async fn deleted_file_is_recreated() {
-    for gone in [&["", "-wal", "-shm"][..], &[""], &["", "-wal"], &["", "-shm"]] {
+    for gone in [
+        &["", "-wal", "-shm"][..],
+        &[""],
+        &["", "-wal"],
+        &["", "-shm"],
+    ] {
         let (_folder, path, store) = fresh().await;
         store.put(put("old", "v")).await.unwrap();
         let generation = store.generation().await.unwrap();
@@ -34,9 +39,15 @@ async fn deleted_file_is_recreated() {
         store.put(put("new", "v")).await.unwrap();
         until(&store, "old", None).await;
         assert!(get(&store, "new").await.unwrap().is_some(), "{gone:?}");
-        assert!(store.generation().await.unwrap() > generation, "{gone:?}: others must forget what they hold");
+        assert!(
+            store.generation().await.unwrap() > generation,
+            "{gone:?}: others must forget what they hold"
+        );
         let other = open_at(&path).await.unwrap();
-        assert!(get(&other, "new").await.unwrap().is_some(), "{gone:?}: it is in the file at the path");
+        assert!(
+            get(&other, "new").await.unwrap().is_some(),
+            "{gone:?}: it is in the file at the path"
+        );
     }
 }
 
@@ -50,7 +61,12 @@ async fn replaced_file_is_read() {
     fs::rename(&other_path, &path).unwrap();
     until(&store, "k", Some("theirs")).await;
     store.put(put("k2", "v")).await.unwrap();
-    assert!(get(&open_at(&path).await.unwrap(), "k2").await.unwrap().is_some());
+    assert!(
+        get(&open_at(&path).await.unwrap(), "k2")
+            .await
+            .unwrap()
+            .is_some()
+    );
 }
 
 #[tokio::test]
@@ -58,15 +74,22 @@ async fn replacement_with_another_key_is_refused_unchanged() {
     let (_folder, path, store) = fresh().await;
     store.put(put("k", "mine")).await.unwrap();
     let other = beside(&path, ".other");
-    let theirs = open_with(&other, ring(KEY_B, None), Config::default()).await.unwrap();
+    let theirs = open_with(&other, ring(KEY_B, None), Config::default())
+        .await
+        .unwrap();
     theirs.put(put("k", "theirs")).await.unwrap();
     theirs.close().await.unwrap();
     fs::rename(&other, &path).unwrap();
     for _ in 0..2 {
         let written = store.put(put("k", "v")).await;
-        assert!(matches!(written, Err(StoreError::WrongKey { .. })), "{written:?}");
+        assert!(
+            matches!(written, Err(StoreError::WrongKey { .. })),
+            "{written:?}"
+        );
     }
-    let theirs = open_with(&path, ring(KEY_B, None), Config::default()).await.unwrap();
+    let theirs = open_with(&path, ring(KEY_B, None), Config::default())
+        .await
+        .unwrap();
     assert_eq!(get(&theirs, "k").await.unwrap().unwrap().value, "theirs");
 }
 
@@ -79,7 +102,10 @@ async fn replacement_with_garbage_fails_until_removed() {
     fs::rename(&garbage, &path).unwrap();
     for _ in 0..2 {
         let written = store.put(put("k", "v")).await;
-        assert!(matches!(written, Err(StoreError::Corrupt(_))), "{written:?}");
+        assert!(
+            matches!(written, Err(StoreError::Corrupt(_))),
+            "{written:?}"
+        );
         let read = get(&store, "k").await;
         assert!(matches!(read, Err(StoreError::Corrupt(_))), "{read:?}");
     }
@@ -92,17 +118,36 @@ async fn replacement_with_garbage_fails_until_removed() {
 async fn garbage_in_the_open_file_never_reads_wrong() {
     let (_folder, path, store) = fresh().await;
     for index in 0..20 {
-        store.put(put(&index.to_string(), &"v".repeat(2000))).await.unwrap();
+        store
+            .put(put(&index.to_string(), &"v".repeat(2000)))
+            .await
+            .unwrap();
     }
-    store.delete(Delete::Key { namespace: super::alice(), kind: crate::Kind::Cache, key: "0".into() }).await.unwrap();
+    store
+        .delete(Delete::Key {
+            namespace: super::alice(),
+            kind: crate::Kind::Cache,
+            key: "0".into(),
+        })
+        .await
+        .unwrap();
     let length = fs::metadata(&path).unwrap().len();
     use std::os::unix::fs::FileExt;
-    fs::OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&vec![0x5a; length as usize], 0).unwrap();
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .write_all_at(&vec![0x5a; length as usize], 0)
+        .unwrap();
     for index in 0..20 {
         match get(&store, &index.to_string()).await {
             Ok(Some(entry)) => assert_eq!(entry.value, "v".repeat(2000)),
-            Ok(None) | Err(StoreError::Corrupt(_) | StoreError::Unavailable { .. } | StoreError::Unreadable { .. }) => {
-            }
+            Ok(None)
+            | Err(
+                StoreError::Corrupt(_)
+                | StoreError::Unavailable { .. }
+                | StoreError::Unreadable { .. },
+            ) => {}
             Err(other) => panic!("{other:?}"),
         }
     }
@@ -115,7 +160,11 @@ async fn two_stores_on_a_file_see_each_other() {
     one.put(put("k", "v")).await.unwrap();
     assert!(get(&two, "k").await.unwrap().is_some());
     let before = two.generation().await.unwrap();
-    let all = Delete::Prefix { namespace: None, kind: None, prefix: String::new() };
+    let all = Delete::Prefix {
+        namespace: None,
+        kind: None,
+        prefix: String::new(),
+    };
     assert_eq!(one.delete(all).await.unwrap(), 1);
     assert!(two.generation().await.unwrap() > before);
     assert_eq!(get(&two, "k").await.unwrap(), None);
@@ -127,7 +176,12 @@ async fn file_replaced_during_open_is_not_mixed() {
     let at = |name: &str| folder.path().join(name);
     for name in ["a", "b"] {
         fs::create_dir(at(name)).unwrap();
-        open_at(&at(name).join("memory.db")).await.unwrap().close().await.unwrap();
+        open_at(&at(name).join("memory.db"))
+            .await
+            .unwrap()
+            .close()
+            .await
+            .unwrap();
     }
     let lead_to = |name: &str| {
         let (link, next) = (at("link"), at("next"));

@@ -15,7 +15,8 @@ use super::look::{Kind, Look};
 /// Maximum number of entries of a document that have files of their own.
 const MOST_ENTRIES: usize = 20_000;
 
-/// The long-term memory of a project. Nothing is ever written: a damaged file is not even copied aside.
+/// The long-term memory of a project. Nothing is ever written: a damaged file is not even copied
+/// aside.
 #[derive(Debug, Clone)]
 pub struct LongTerm<'a> {
     look: &'a dyn Look,
@@ -51,7 +52,10 @@ impl Learned {
     #[must_use]
     pub fn text(&self) -> String {
         let mut texts = self.texts.iter();
-        let mut text = texts.next().map(|(_, text)| text.clone()).unwrap_or_default();
+        let mut text = texts
+            .next()
+            .map(|(_, text)| text.clone())
+            .unwrap_or_default();
         for (name, more) in texts {
             text.push_str(&format!("\n\n{name}: {more}"));
         }
@@ -63,7 +67,11 @@ impl Learned {
     /// They are the whole text, and its main fields without when, why and how.
     pub fn sayings(&self) -> impl Iterator<Item = String> {
         const SAID: [&str; 4] = ["text", "approach", "issue", "decision"];
-        let said = self.texts.iter().filter(|(name, _)| SAID.contains(name)).map(|(_, text)| text.clone());
+        let said = self
+            .texts
+            .iter()
+            .filter(|(name, _)| SAID.contains(name))
+            .map(|(_, text)| text.clone());
         std::iter::once(self.text()).chain(said)
     }
 }
@@ -71,20 +79,29 @@ impl Learned {
 impl<'a> LongTerm<'a> {
     /// Finds the nearest `.forge/` at or above a folder.
     ///
-    /// With the root of a repository it looks up to there. Without one, it looks only in the folder itself, and refuses
-    /// that of another user: any user may put a folder into `/tmp`.
+    /// With the root of a repository it looks up to there. Without one, it looks only in the folder
+    /// itself, and refuses that of another user: any user may put a folder into `/tmp`.
     ///
     /// # Errors
     /// Why it is refused or the search fails, on one line.
-    pub fn find(look: &'a dyn Look, start: &Path, repository: Option<&Path>) -> Result<Option<Self>, String> {
+    pub fn find(
+        look: &'a dyn Look,
+        start: &Path,
+        repository: Option<&Path>,
+    ) -> Result<Option<Self>, String> {
         for folder in start.ancestors() {
             let forge = folder.join(FORGE);
-            let about = look.behind(&forge).map_err(|error| format!("{}: {error}", forge.display()))?;
+            let about = look
+                .behind(&forge)
+                .map_err(|error| format!("{}: {error}", forge.display()))?;
             if let Some(about) = about.filter(|about| about.kind == Kind::Folder) {
                 if repository.is_none() && about.foreign {
                     return Err(format!("{}: it belongs to another user", forge.display()));
                 }
-                return Ok(Some(Self { look, root: folder.to_owned() }));
+                return Ok(Some(Self {
+                    look,
+                    root: folder.to_owned(),
+                }));
             }
             if repository.is_none_or(|root| root == folder) {
                 break;
@@ -104,7 +121,9 @@ impl<'a> LongTerm<'a> {
     /// # Errors
     /// Why it cannot be read, with the place, on one line.
     pub fn learned(&self) -> Result<Vec<Learned>, String> {
-        let Some(file) = self.document::<KnowledgeFile>()? else { return Ok(Vec::new()) };
+        let Some(file) = self.document::<KnowledgeFile>()? else {
+            return Ok(Vec::new());
+        };
         let mut learned: Vec<Learned> = file
             .entries()
             .filter(|entry| entry.trace.superseded_by.is_none())
@@ -115,7 +134,11 @@ impl<'a> LongTerm<'a> {
                     Sort::Failed => Topic::Issue,
                 },
                 id: entry.id(),
-                texts: entry.texts().iter().map(|(name, text)| (*name, (*text).to_owned())).collect(),
+                texts: entry
+                    .texts()
+                    .iter()
+                    .map(|(name, text)| (*name, (*text).to_owned()))
+                    .collect(),
                 fresh_at: entry.fresh_at(),
             })
             .collect();
@@ -128,40 +151,71 @@ impl<'a> LongTerm<'a> {
     /// # Errors
     /// As [`Self::learned`].
     pub fn open_features(&self) -> Result<Vec<String>, String> {
-        let Some(file) = self.document::<FeaturesFile>()? else { return Ok(Vec::new()) };
-        let open = |status| matches!(status, Status::InProgress | Status::Failing | Status::Blocked);
+        let Some(file) = self.document::<FeaturesFile>()? else {
+            return Ok(Vec::new());
+        };
+        let open = |status| {
+            matches!(
+                status,
+                Status::InProgress | Status::Failing | Status::Blocked
+            )
+        };
         Ok(file
             .features
             .iter()
             .filter(|feature| open(feature.status))
-            .map(|feature| format!("{} {}: {}", feature.id, collapse_whitespace(&feature.name), feature.status))
+            .map(|feature| {
+                format!(
+                    "{} {}: {}",
+                    feature.id,
+                    collapse_whitespace(&feature.name),
+                    feature.status
+                )
+            })
             .collect())
     }
 
-    /// Returns how the system is built, as it was written. The default content of a new project says
-    /// nothing, and is not returned.
+    /// Returns how the system is built, as it was written. The default content of a new project
+    /// says nothing, and is not returned.
     ///
     /// # Errors
     /// As [`Self::learned`].
     pub fn architecture(&self) -> Result<Option<String>, String> {
-        let bytes = self.read(ARCHITECTURE)?.filter(|bytes| bytes != DEFAULT_ARCHITECTURE);
+        let bytes = self
+            .read(ARCHITECTURE)?
+            .filter(|bytes| bytes != DEFAULT_ARCHITECTURE);
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
     /// Makes a document from its entries. One that somebody else wrote is read too.
     fn document<D: Document>(&self) -> Result<Option<D>, String> {
-        let Some(entries) = D::ENTRIES else { return Ok(None) };
-        let listed = self.look.list(&self.root.join(entries.folder), MOST_ENTRIES);
-        let listed = listed.map_err(|error| self.wrong(entries.folder, error))?.unwrap_or_default();
+        let Some(entries) = D::ENTRIES else {
+            return Ok(None);
+        };
+        let listed = self
+            .look
+            .list(&self.root.join(entries.folder), MOST_ENTRIES);
+        let listed = listed
+            .map_err(|error| self.wrong(entries.folder, error))?
+            .unwrap_or_default();
         let mut files = Vec::new();
-        for name in listed.iter().filter_map(|entry| entry.name.to_str().filter(|name| EntryFile::is_one(name))) {
+        for name in listed
+            .iter()
+            .filter_map(|entry| entry.name.to_str().filter(|name| EntryFile::is_one(name)))
+        {
             let path = format!("{}/{name}", entries.folder);
             let bytes = self.read(&path)?;
-            files.extend(bytes.map(|bytes| EntryFile { path, bytes, modified: Time::UNKNOWN }));
+            files.extend(bytes.map(|bytes| EntryFile {
+                path,
+                bytes,
+                modified: Time::UNKNOWN,
+            }));
         }
         files.sort();
         let whole = self.read(D::PATH)?.filter(|bytes| !is_made(bytes));
-        let whole = whole.map(|bytes| decode::<D>(&bytes).map_err(|why| self.unreadable(D::PATH, why))).transpose()?;
+        let whole = whole
+            .map(|bytes| decode::<D>(&bytes).map_err(|why| self.unreadable(D::PATH, why)))
+            .transpose()?;
         if files.is_empty() && whole.is_none() {
             return Ok(None);
         }
@@ -178,18 +232,26 @@ impl<'a> LongTerm<'a> {
     fn read(&self, path: &str) -> Result<Option<Vec<u8>>, String> {
         let most = usize::try_from(MAX_FILE).unwrap_or(usize::MAX);
         // What lies in the project, and not in its memory, is none of it.
-        if self.look.leads_out(&self.root.join(FORGE), &self.root.join(path)) {
+        if self
+            .look
+            .leads_out(&self.root.join(FORGE), &self.root.join(path))
+        {
             return Err(self.wrong(path, "a link leads out of .forge"));
         }
-        self.look.read_below(&self.root, path, most).map_err(|error| self.wrong(path, error))
+        self.look
+            .read_below(&self.root, path, most)
+            .map_err(|error| self.wrong(path, error))
     }
 
     fn unreadable(&self, path: &str, why: Unreadable) -> String {
         match why {
-            Unreadable::Newer(version) => self.wrong(path, format!("a newer program wrote it ({version})")),
-            Unreadable::Damaged(damage) => {
-                self.wrong(&format!("{path}:{}:{}", damage.line, damage.column), damage.what)
+            Unreadable::Newer(version) => {
+                self.wrong(path, format!("a newer program wrote it ({version})"))
             }
+            Unreadable::Damaged(damage) => self.wrong(
+                &format!("{path}:{}:{}", damage.line, damage.column),
+                damage.what,
+            ),
         }
     }
 
@@ -218,23 +280,48 @@ mod tests {
     #[test]
     fn the_example_of_the_rfc_is_read_topic_by_topic() {
         let folder = place();
-        std::fs::write(folder.path().join(KNOWLEDGE), include_str!("../../forge_documents/fixtures/knowledge.json"))
-            .unwrap();
-        std::fs::write(folder.path().join(FEATURES), include_str!("../../forge_documents/fixtures/features.json"))
-            .unwrap();
+        std::fs::write(
+            folder.path().join(KNOWLEDGE),
+            include_str!("../../forge_documents/fixtures/knowledge.json"),
+        )
+        .unwrap();
+        std::fs::write(
+            folder.path().join(FEATURES),
+            include_str!("../../forge_documents/fixtures/features.json"),
+        )
+        .unwrap();
         std::fs::write(folder.path().join(ARCHITECTURE), b"# How\n\xff\n").unwrap();
         let memory = open(folder.path());
         let learned = memory.learned().unwrap();
         assert_eq!(
             learned.iter().map(|entry| entry.topic).collect::<Vec<_>>(),
-            [Topic::Invariant, Topic::Invariant, Topic::Invariant, Topic::Decision, Topic::Issue]
+            [
+                Topic::Invariant,
+                Topic::Invariant,
+                Topic::Invariant,
+                Topic::Decision,
+                Topic::Issue
+            ]
         );
-        assert_eq!(learned[0].texts, [("text", "Never use Blake3 - only Murmur3 trivariate".to_owned())]);
+        assert_eq!(
+            learned[0].texts,
+            [(
+                "text",
+                "Never use Blake3 - only Murmur3 trivariate".to_owned()
+            )]
+        );
         assert_eq!(learned[4].texts[2].0, "resolution");
-        assert!(memory.open_features().unwrap().is_empty(), "one passes, and nobody has begun the other");
+        assert!(
+            memory.open_features().unwrap().is_empty(),
+            "one passes, and nobody has begun the other"
+        );
         assert_eq!(memory.architecture().unwrap().unwrap(), "# How\n\u{fffd}\n");
         std::fs::write(folder.path().join(ARCHITECTURE), DEFAULT_ARCHITECTURE).unwrap();
-        assert_eq!(memory.architecture().unwrap(), None, "nobody has written anything yet");
+        assert_eq!(
+            memory.architecture().unwrap(),
+            None,
+            "nobody has written anything yet"
+        );
     }
 
     #[test]
@@ -249,25 +336,48 @@ mod tests {
             entry("old", 10, ""),
             entry("gone", 12, r#","superseded_by":"x""#),
             entry("new", 11, ""),
-            entry("confirmed", 10, r#","last_confirmed_at":"2025-12-20T10:00:00Z""#),
+            entry(
+                "confirmed",
+                10,
+                r#","last_confirmed_at":"2025-12-20T10:00:00Z""#,
+            ),
         ];
-        let text = format!(r#"{{"schema_version":"1.0","decisions":[{}]}}"#, decisions.join(","));
+        let text = format!(
+            r#"{{"schema_version":"1.0","decisions":[{}]}}"#,
+            decisions.join(",")
+        );
         std::fs::write(folder.path().join(KNOWLEDGE), text).unwrap();
         let learned = open(folder.path()).learned().unwrap();
-        assert_eq!(learned.iter().map(|entry| &*entry.texts[0].1).collect::<Vec<_>>(), ["confirmed", "new", "old"]);
+        assert_eq!(
+            learned
+                .iter()
+                .map(|entry| &*entry.texts[0].1)
+                .collect::<Vec<_>>(),
+            ["confirmed", "new", "old"]
+        );
     }
 
     #[test]
     fn a_damaged_file_is_told_and_nothing_is_written() {
         let folder = place();
         std::fs::write(folder.path().join(KNOWLEDGE), "{\"schema_version\": ").unwrap();
-        std::fs::write(folder.path().join(FEATURES), b"{\"schema_version\": \"1.0\xff\"}").unwrap();
+        std::fs::write(
+            folder.path().join(FEATURES),
+            b"{\"schema_version\": \"1.0\xff\"}",
+        )
+        .unwrap();
         let memory = open(folder.path());
         let why = memory.learned().unwrap_err();
-        assert!(why.contains("knowledge.json:1:") && !why.contains('\n'), "{why}");
+        assert!(
+            why.contains("knowledge.json:1:") && !why.contains('\n'),
+            "{why}"
+        );
         assert!(memory.open_features().unwrap_err().contains("UTF-8"));
         assert!(memory.architecture().unwrap().is_none());
-        assert!(!folder.path().join(".forge/.local").exists(), "no copy was put aside");
+        assert!(
+            !folder.path().join(".forge/.local").exists(),
+            "no copy was put aside"
+        );
     }
 
     #[test]
@@ -277,11 +387,20 @@ mod tests {
         let link = folder.path().join(ARCHITECTURE);
         std::os::unix::fs::symlink("../../../secret", &link).unwrap();
         let why = open(folder.path()).architecture().unwrap_err();
-        assert!(why.contains("a link leads out of .forge") && !why.contains("SECRET"), "{why}");
+        assert!(
+            why.contains("a link leads out of .forge") && !why.contains("SECRET"),
+            "{why}"
+        );
         std::fs::remove_file(&link).unwrap();
         std::fs::write(folder.path().join(".forge/how.md"), "HOW").unwrap();
         std::os::unix::fs::symlink("../../how.md", &link).unwrap();
-        assert!(open(folder.path()).architecture().unwrap_err().contains("is a link"), "inside of .forge too");
+        assert!(
+            open(folder.path())
+                .architecture()
+                .unwrap_err()
+                .contains("is a link"),
+            "inside of .forge too"
+        );
     }
 
     #[test]
@@ -289,9 +408,21 @@ mod tests {
         let folder = place();
         let inner = folder.path().join("repo/sub");
         std::fs::create_dir_all(&inner).unwrap();
-        assert!(LongTerm::find(&Disk, &inner, Some(folder.path())).unwrap().is_some());
-        assert!(LongTerm::find(&Disk, &inner, Some(&folder.path().join("repo"))).unwrap().is_none());
+        assert!(
+            LongTerm::find(&Disk, &inner, Some(folder.path()))
+                .unwrap()
+                .is_some()
+        );
+        assert!(
+            LongTerm::find(&Disk, &inner, Some(&folder.path().join("repo")))
+                .unwrap()
+                .is_none()
+        );
         assert!(LongTerm::find(&Disk, &inner, None).unwrap().is_none());
-        assert!(LongTerm::find(&Disk, folder.path(), None).unwrap().is_some());
+        assert!(
+            LongTerm::find(&Disk, folder.path(), None)
+                .unwrap()
+                .is_some()
+        );
     }
 }

@@ -77,7 +77,8 @@ pub trait Look: std::fmt::Debug + Send + Sync {
 
     /// Reads the first bytes of a regular file below a folder, at most `most`.
     ///
-    /// The folder itself may be a link, and so may the path from it to the file, as long as it leads nowhere outside.
+    /// The folder itself may be a link, and so may the path from it to the file, as long as it
+    /// leads nowhere outside.
     ///
     /// # Errors
     /// As [`Self::read`]; an error for a file outside of the folder.
@@ -101,9 +102,13 @@ pub trait Look: std::fmt::Debug + Send + Sync {
     /// Returns a path without links, `.` and `..`, if something exists there.
     fn real(&self, path: &Path) -> Option<PathBuf>;
 
-    /// Returns whether links lead a path that begins in a folder out of it. A missing path leads nowhere.
+    /// Returns whether links lead a path that begins in a folder out of it. A missing path leads
+    /// nowhere.
     fn leads_out(&self, folder: &Path, path: &Path) -> bool {
-        self.real(path).is_some_and(|path| self.real(folder).is_none_or(|folder| !path.starts_with(folder)))
+        self.real(path).is_some_and(|path| {
+            self.real(folder)
+                .is_none_or(|folder| !path.starts_with(folder))
+        })
     }
 }
 
@@ -121,8 +126,8 @@ impl Look for Disk {
     }
 
     fn read(&self, path: &Path, most: usize) -> io::Result<Option<Contents>> {
-        // To open a pipe wakes the process at its other end, and opening some devices has effects. So the kind is
-        // checked first.
+        // To open a pipe wakes the process at its other end, and opening some devices has effects.
+        // So the kind is checked first.
         match or_absent(path.metadata())? {
             None => return Ok(None),
             Some(about) if !about.is_file() => return Err(no_file()),
@@ -133,12 +138,17 @@ impl Look for Disk {
     }
 
     fn read_within(&self, folder: &Path, path: &Path, most: usize) -> io::Result<Option<Contents>> {
-        let (Some(root), Some(real)) = (or_absent(folder.canonicalize())?, or_absent(path.canonicalize())?) else {
+        let (Some(root), Some(real)) = (
+            or_absent(folder.canonicalize())?,
+            or_absent(path.canonicalize())?,
+        ) else {
             return Ok(None);
         };
         let out = || io::Error::other(format!("a link leads out of {}", folder.display()));
         let below = real.strip_prefix(&root).map_err(|_| out())?;
-        let (Some(way), Some(name)) = (below.parent(), below.file_name()) else { return Err(no_file()) };
+        let (Some(way), Some(name)) = (below.parent(), below.file_name()) else {
+            return Err(no_file());
+        };
         // No link is left in it. One that is there all the same came just now, and is not followed.
         let step = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = || {
@@ -148,13 +158,17 @@ impl Look for Disk {
             }
             let about = rustix::fs::statat(&here, name, AtFlags::SYMLINK_NOFOLLOW)?;
             match FileType::from_raw_mode(about.st_mode) {
-                FileType::RegularFile => rustix::fs::openat(&here, name, OPEN | OFlags::NOFOLLOW, Mode::empty()),
+                FileType::RegularFile => {
+                    rustix::fs::openat(&here, name, OPEN | OFlags::NOFOLLOW, Mode::empty())
+                }
                 _ => Err(rustix::io::Errno::ISDIR),
             }
         };
         match open() {
             Err(rustix::io::Errno::ISDIR) => Err(no_file()),
-            opened => or_absent(opened.map_err(io::Error::from))?.map(|file| begin(file, most)).transpose(),
+            opened => or_absent(opened.map_err(io::Error::from))?
+                .map(|file| begin(file, most))
+                .transpose(),
         }
     }
 
@@ -164,14 +178,21 @@ impl Look for Disk {
     }
 
     fn list(&self, folder: &Path, most: usize) -> io::Result<Option<Vec<DirEntry>>> {
-        let Some(read) = or_absent(std::fs::read_dir(folder))? else { return Ok(None) };
+        let Some(read) = or_absent(std::fs::read_dir(folder))? else {
+            return Ok(None);
+        };
         let mut entries = Vec::new();
         for entry in read {
             let entry = entry?;
             if entries.len() == most {
-                return Err(io::Error::other(format!("it holds more than {most} entries")));
+                return Err(io::Error::other(format!(
+                    "it holds more than {most} entries"
+                )));
             }
-            entries.push(DirEntry { name: entry.file_name(), folder: entry.file_type()?.is_dir() });
+            entries.push(DirEntry {
+                name: entry.file_name(),
+                folder: entry.file_type()?.is_dir(),
+            });
         }
         entries.sort_unstable();
         Ok(Some(entries))
@@ -183,7 +204,10 @@ impl Look for Disk {
 }
 
 /// Flags for opening a file. A file that became a pipe since the check must not block any caller.
-const OPEN: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+const OPEN: OFlags = OFlags::RDONLY
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY);
 
 fn no_file() -> io::Error {
     io::Error::other("it is no file")
@@ -196,9 +220,13 @@ fn begin(file: OwnedFd, most: usize) -> io::Result<Contents> {
     if !about.is_file() {
         return Err(no_file());
     }
-    let room = usize::try_from(about.len()).unwrap_or(usize::MAX).min(most).saturating_add(1);
+    let room = usize::try_from(about.len())
+        .unwrap_or(usize::MAX)
+        .min(most)
+        .saturating_add(1);
     let mut bytes = Vec::with_capacity(room);
-    file.take((most as u64).saturating_add(1)).read_to_end(&mut bytes)?;
+    file.take((most as u64).saturating_add(1))
+        .read_to_end(&mut bytes)?;
     let whole = bytes.len() <= most;
     bytes.truncate(most);
     Ok(Contents { bytes, whole })
@@ -208,7 +236,9 @@ fn begin(file: OwnedFd, most: usize) -> io::Result<Contents> {
 fn or_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
@@ -221,7 +251,11 @@ fn describe(about: &Metadata) -> FileInfo {
         () if is.is_symlink() => Kind::Link,
         () => Kind::Other,
     };
-    FileInfo { kind, foreign: about.uid() != rustix::process::geteuid().as_raw(), size: about.len() }
+    FileInfo {
+        kind,
+        foreign: about.uid() != rustix::process::geteuid().as_raw(),
+        size: about.len(),
+    }
 }
 
 #[cfg(test)]
@@ -239,7 +273,10 @@ mod tests {
         assert!(Disk.read(&at("absent"), 9).unwrap().is_none());
         assert!(Disk.read(&at("file/below"), 9).unwrap().is_none());
         assert!(Disk.about(&at("absent/below")).unwrap().is_none());
-        assert_eq!(Disk.about(&at("dangling")).unwrap().unwrap().kind, Kind::Link);
+        assert_eq!(
+            Disk.about(&at("dangling")).unwrap().unwrap().kind,
+            Kind::Link
+        );
         assert!(Disk.behind(&at("dangling")).unwrap().is_none());
         let behind = Disk.behind(&at("link")).unwrap().unwrap();
         assert_eq!((behind.kind, behind.size), (Kind::File, 4));
@@ -253,13 +290,34 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a");
         std::fs::write(&file, "12345").unwrap();
-        assert_eq!(Disk.read(&file, 5).unwrap().unwrap(), Contents { bytes: b"12345".to_vec(), whole: true });
-        assert_eq!(Disk.read(&file, 4).unwrap().unwrap(), Contents { bytes: b"1234".to_vec(), whole: false });
-        assert_eq!(Disk.read_below(folder.path(), "a", 5).unwrap().unwrap(), b"12345");
+        assert_eq!(
+            Disk.read(&file, 5).unwrap().unwrap(),
+            Contents {
+                bytes: b"12345".to_vec(),
+                whole: true
+            }
+        );
+        assert_eq!(
+            Disk.read(&file, 4).unwrap().unwrap(),
+            Contents {
+                bytes: b"1234".to_vec(),
+                whole: false
+            }
+        );
+        assert_eq!(
+            Disk.read_below(folder.path(), "a", 5).unwrap().unwrap(),
+            b"12345"
+        );
         assert!(Disk.read_below(folder.path(), "a", 4).is_err());
         std::fs::write(folder.path().join("b"), "").unwrap();
         assert!(Disk.list(folder.path(), 1).is_err());
-        let names: Vec<_> = Disk.list(folder.path(), 2).unwrap().unwrap().into_iter().map(|entry| entry.name).collect();
+        let names: Vec<_> = Disk
+            .list(folder.path(), 2)
+            .unwrap()
+            .unwrap()
+            .into_iter()
+            .map(|entry| entry.name)
+            .collect();
         assert_eq!(names, ["a", "b"]);
     }
 
@@ -269,23 +327,37 @@ mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
-        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(&pipe)
+                .status()
+                .unwrap()
+                .success()
+        );
         std::os::unix::fs::symlink("pipe", folder.path().join("link")).unwrap();
         let stop = std::sync::atomic::AtomicBool::new(false);
         let woken = std::thread::scope(|scope| {
-            // A writer that would write whenever the pipe is open at its other end, however shortly.
+            // A writer that would write whenever the pipe is open at its other end, however
+            // shortly.
             let writer = scope.spawn(|| {
                 let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();
                 let mut woken = false;
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                    woken |= std::fs::OpenOptions::new().write(true).custom_flags(flags).open(&pipe).is_ok();
+                    woken |= std::fs::OpenOptions::new()
+                        .write(true)
+                        .custom_flags(flags)
+                        .open(&pipe)
+                        .is_ok();
                 }
                 woken
             });
             for _ in 0..2_000 {
                 for name in ["pipe", "link"] {
                     assert!(Disk.read(&folder.path().join(name), 9).is_err());
-                    assert!(Disk.read_within(folder.path(), &folder.path().join(name), 9).is_err());
+                    assert!(
+                        Disk.read_within(folder.path(), &folder.path().join(name), 9)
+                            .is_err()
+                    );
                     assert!(Disk.read_below(folder.path(), name, 9).is_err());
                 }
             }
@@ -316,7 +388,8 @@ mod tests {
         std::fs::write(at("inner/deep/file"), "12345").unwrap();
         std::fs::create_dir(at("inner-too")).unwrap();
         std::fs::write(at("inner-too/file"), "s").unwrap();
-        let link = |target: &Path, path: &str| std::os::unix::fs::symlink(target, at(path)).unwrap();
+        let link =
+            |target: &Path, path: &str| std::os::unix::fs::symlink(target, at(path)).unwrap();
         link(Path::new("inner"), "root");
         link(Path::new("deep"), "inner/folder");
         link(&at("inner/deep/file"), "inner/whole");
@@ -326,22 +399,41 @@ mod tests {
         link(Path::new("nowhere"), "inner/dangling");
         for root in ["inner", "root"] {
             let read = |path: &str, most| Disk.read_within(&at(root), &at(root).join(path), most);
-            for path in ["deep/file", "folder/file", "whole", "deep/../deep/file", "deep/up/root/deep/file"] {
+            for path in [
+                "deep/file",
+                "folder/file",
+                "whole",
+                "deep/../deep/file",
+                "deep/up/root/deep/file",
+            ] {
                 assert_eq!(
                     read(path, 5).unwrap().unwrap(),
-                    Contents { bytes: b"12345".to_vec(), whole: true },
+                    Contents {
+                        bytes: b"12345".to_vec(),
+                        whole: true
+                    },
                     "{path}"
                 );
                 assert!(!Disk.leads_out(&at(root), &at(root).join(path)), "{path}");
             }
-            assert_eq!(read("whole", 4).unwrap().unwrap(), Contents { bytes: b"1234".to_vec(), whole: false });
+            assert_eq!(
+                read("whole", 4).unwrap().unwrap(),
+                Contents {
+                    bytes: b"1234".to_vec(),
+                    whole: false
+                }
+            );
             for path in ["out", "beside/file", "deep/up/secret", "../secret"] {
                 let why = read(path, 9).unwrap_err().to_string();
                 assert!(why.starts_with("a link leads out of "), "{path}: {why}");
                 assert!(Disk.leads_out(&at(root), &at(root).join(path)), "{path}");
             }
             for path in ["", "deep", "folder"] {
-                assert_eq!(read(path, 9).unwrap_err().to_string(), "it is no file", "{path}");
+                assert_eq!(
+                    read(path, 9).unwrap_err().to_string(),
+                    "it is no file",
+                    "{path}"
+                );
             }
             for path in ["absent", "dangling", "deep/file/below"] {
                 assert_eq!(read(path, 9).unwrap(), None, "{path}");

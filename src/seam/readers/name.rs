@@ -22,8 +22,8 @@ impl Name {
     /// Parses a name without trimming it.
     ///
     /// # Errors
-    /// Why it is not one part of a path: it is empty, longer than 200 bytes, `.` or `..`, holds `/`, `\`, or a
-    /// character that is [hidden](is_hidden), or a joiner where it joins nothing.
+    /// Why it is not one part of a path: it is empty, longer than 200 bytes, `.` or `..`, holds
+    /// `/`, `\`, or a character that is [hidden](is_hidden), or a joiner where it joins nothing.
     pub fn parse(name: &str) -> Result<Self, Unsafe> {
         if name.trim().is_empty() {
             return Err(Unsafe("it is blank"));
@@ -35,7 +35,9 @@ impl Name {
             return Err(Unsafe("it must be one name, not a path"));
         }
         if hides(name) {
-            return Err(Unsafe("it holds a control character, or one that is not seen"));
+            return Err(Unsafe(
+                "it holds a control character, or one that is not seen",
+            ));
         }
         Ok(Self(name.to_owned()))
     }
@@ -53,10 +55,14 @@ fn hides(name: &str) -> bool {
     let mut characters = name.chars().peekable();
     while let Some(character) = characters.next() {
         let after = characters.peek();
-        let joins = matches!(character, '\u{200c}' | '\u{200d}') && after.is_none_or(char::is_ascii);
+        let joins =
+            matches!(character, '\u{200c}' | '\u{200d}') && after.is_none_or(char::is_ascii);
         // What belongs to a script or an emoji follows a part of it.
         let belongs = matches!(character, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}');
-        if is_hidden(character) || joins || (belongs && before.is_none_or(|before: char| before.is_ascii())) {
+        if is_hidden(character)
+            || joins
+            || (belongs && before.is_none_or(|before: char| before.is_ascii()))
+        {
             return true;
         }
         before = Some(character);

@@ -27,8 +27,11 @@ const ALWAYS_LOAD: &str = "_always-load";
 /// All are read; a note of a newer one hides one of the same name.
 const SPACES: [&str; 3] = ["memory", "personal", "personal-private"];
 /// The folders that may hold projects, in the order in which they are looked at.
-const PROJECTS: [(Layout, &str); 3] =
-    [(Layout::Root, "projects"), (Layout::Desk, "desk/projects"), (Layout::Legacy, "personal-projects")];
+const PROJECTS: [(Layout, &str); 3] = [
+    (Layout::Root, "projects"),
+    (Layout::Desk, "desk/projects"),
+    (Layout::Legacy, "personal-projects"),
+];
 /// Maximum number of entries of one folder.
 const MOST_NOTES: usize = 100_000;
 /// Maximum length of a note's front matter, in bytes. Longer front matter counts as text.
@@ -88,7 +91,9 @@ fn below(path: &str) -> Result<PathBuf, String> {
     if fits {
         Ok(PathBuf::from(path.trim()))
     } else {
-        Err(format!("{path:?} is no path that leads down from the vault"))
+        Err(format!(
+            "{path:?} is no path that leads down from the vault"
+        ))
     }
 }
 
@@ -160,7 +165,12 @@ impl<'a> Vault<'a> {
     /// For a project that is in none, it is where the vault's other projects are.
     #[must_use]
     pub fn project(&self, name: &Name) -> ProjectFolder {
-        let set = self.spaces.projects.iter().filter_map(|path| path.to_str()).map(|path| (Layout::Set, path));
+        let set = self
+            .spaces
+            .projects
+            .iter()
+            .filter_map(|path| path.to_str())
+            .map(|path| (Layout::Set, path));
         let all = || set.clone().chain(PROJECTS);
         let place = |(layout, folder): (Layout, &str), exists| ProjectFolder {
             path: self.root.join(folder).join(name),
@@ -168,13 +178,20 @@ impl<'a> Vault<'a> {
             layout,
             exists,
         };
-        if let Some(found) = all().find(|(_, folder)| self.is_folder(&self.root.join(folder).join(name))) {
+        if let Some(found) =
+            all().find(|(_, folder)| self.is_folder(&self.root.join(folder).join(name)))
+        {
             return place(found, true);
         }
-        let new = all().find(|(layout, folder)| *layout == Layout::Set || self.is_folder(&self.root.join(folder)));
+        let new = all().find(|(layout, folder)| {
+            *layout == Layout::Set || self.is_folder(&self.root.join(folder))
+        });
         // Nothing new is put where projects lay once.
         let new = new.filter(|(layout, _)| *layout != Layout::Legacy);
-        let desk = || self.is_folder(&self.root.join("desk")).then_some(PROJECTS[1]);
+        let desk = || {
+            self.is_folder(&self.root.join("desk"))
+                .then_some(PROJECTS[1])
+        };
         place(new.or_else(desk).unwrap_or(PROJECTS[0]), false)
     }
 
@@ -185,10 +202,18 @@ impl<'a> Vault<'a> {
     pub fn hidden_projects(&self, name: &Name) -> Vec<PathBuf> {
         let place = self.project(name);
         let real = self.look.real(&place.path);
-        let all = self.spaces.projects.iter().cloned().chain(PROJECTS.iter().map(|(_, folder)| PathBuf::from(folder)));
-        let all = all.map(|folder| self.root.join(folder).join(name)).filter(|path| self.is_folder(path));
+        let all = self
+            .spaces
+            .projects
+            .iter()
+            .cloned()
+            .chain(PROJECTS.iter().map(|(_, folder)| PathBuf::from(folder)));
+        let all = all
+            .map(|folder| self.root.join(folder).join(name))
+            .filter(|path| self.is_folder(path));
         // A link from an old place to the new one is the same folder.
-        all.filter(|path| *path != place.path && self.look.real(path) != real).collect()
+        all.filter(|path| *path != place.path && self.look.real(path) != real)
+            .collect()
     }
 
     /// Returns the notes that are always loaded: those of every space, each name once.
@@ -214,7 +239,9 @@ impl<'a> Vault<'a> {
             }
             folders.push(real);
             for note in notes {
-                let Some(name) = note.path.file_name() else { continue };
+                let Some(name) = note.path.file_name() else {
+                    continue;
+                };
                 match known.get(name) {
                     Some(newer) => all.hidden.push((note.path, newer.clone())),
                     None => {
@@ -229,18 +256,25 @@ impl<'a> Vault<'a> {
 
     /// Returns the spaces for memory, from the root, the newest first.
     fn memory(&self) -> impl Iterator<Item = PathBuf> {
-        self.spaces.memory.iter().cloned().chain(SPACES.iter().map(PathBuf::from))
+        self.spaces
+            .memory
+            .iter()
+            .cloned()
+            .chain(SPACES.iter().map(PathBuf::from))
     }
 
     /// Returns the folders for notes of a kind that belong to no project.
     ///
     /// They need not exist.
     pub fn folders_of(&self, kind: &Name) -> impl Iterator<Item = PathBuf> {
-        self.memory().map(|space| self.root.join(space).join(kind)).collect::<Vec<_>>().into_iter()
+        self.memory()
+            .map(|space| self.root.join(space).join(kind))
+            .collect::<Vec<_>>()
+            .into_iter()
     }
 
-    /// Returns the notes in a folder, by name: `*.md`, not those in folders below it, nor hidden ones,
-    /// nor [copies](is_conflict).
+    /// Returns the notes in a folder, by name: `*.md`, not those in folders below it, nor hidden
+    /// ones, nor [copies](is_conflict).
     ///
     /// # Errors
     /// What the system says; an error for a folder that a link has outside of the vault.
@@ -249,18 +283,24 @@ impl<'a> Vault<'a> {
             return Err(io::Error::other("it leads out of the vault"));
         }
         let entries = self.look.list(folder, MOST_NOTES)?.unwrap_or_default();
-        let notes = entries.into_iter().filter(|entry| !entry.folder).filter_map(|entry| {
-            let path = Path::new(&entry.name);
-            let hidden = entry.name.as_encoded_bytes().starts_with(b".");
-            if hidden || path.extension() != Some(OsStr::new("md")) {
-                return None;
-            }
-            let stem = path.file_stem()?.to_string_lossy().into_owned();
-            if is_conflict(&stem) {
-                return None;
-            }
-            Some(NoteFile { path: folder.join(&entry.name), stem })
-        });
+        let notes = entries
+            .into_iter()
+            .filter(|entry| !entry.folder)
+            .filter_map(|entry| {
+                let path = Path::new(&entry.name);
+                let hidden = entry.name.as_encoded_bytes().starts_with(b".");
+                if hidden || path.extension() != Some(OsStr::new("md")) {
+                    return None;
+                }
+                let stem = path.file_stem()?.to_string_lossy().into_owned();
+                if is_conflict(&stem) {
+                    return None;
+                }
+                Some(NoteFile {
+                    path: folder.join(&entry.name),
+                    stem,
+                })
+            });
         Ok(notes.collect())
     }
 
@@ -271,11 +311,17 @@ impl<'a> Vault<'a> {
     /// # Errors
     /// The system's error; an error for a note that a link leads outside of the vault.
     pub fn note(&self, path: &Path, most: usize) -> io::Result<Option<Note>> {
-        // Front matter is short: as much of it as is allowed is read only if it has not ended by then.
+        // Front matter is short: as much of it as is allowed is read only if it has not ended by
+        // then.
         let first = most.saturating_add(USUAL_FRONT);
-        let Some(mut contents) = self.look.read_within(&self.root, path, first)? else { return Ok(None) };
+        let Some(mut contents) = self.look.read_within(&self.root, path, first)? else {
+            return Ok(None);
+        };
         if !contents.whole && note::is_cut(&contents.bytes) {
-            let Some(more) = self.look.read_within(&self.root, path, first.saturating_add(MOST_FRONT))? else {
+            let Some(more) =
+                self.look
+                    .read_within(&self.root, path, first.saturating_add(MOST_FRONT))?
+            else {
                 return Ok(None);
             };
             contents = more;
@@ -295,7 +341,11 @@ impl<'a> Vault<'a> {
     }
 
     fn is_folder(&self, path: &Path) -> bool {
-        self.look.behind(path).ok().flatten().is_some_and(|about| about.kind == Kind::Folder)
+        self.look
+            .behind(path)
+            .ok()
+            .flatten()
+            .is_some_and(|about| about.kind == Kind::Folder)
     }
 }
 
@@ -305,7 +355,9 @@ impl<'a> Vault<'a> {
 #[must_use]
 pub fn is_conflict(stem: &str) -> bool {
     let stem = stem.to_lowercase();
-    let copied = stem.split_once('(').is_some_and(|(_, rest)| rest.contains("conflicted copy"));
+    let copied = stem
+        .split_once('(')
+        .is_some_and(|(_, rest)| rest.contains("conflicted copy"));
     copied || stem.contains("[conflict") || stem.contains(".sync-conflict-")
 }
 
@@ -327,7 +379,12 @@ mod tests {
     }
 
     fn stems(vault: &Vault<'_>) -> Vec<String> {
-        vault.always_load().notes.into_iter().map(|note| note.stem).collect()
+        vault
+            .always_load()
+            .notes
+            .into_iter()
+            .map(|note| note.stem)
+            .collect()
     }
 
     #[test]
@@ -336,11 +393,31 @@ mod tests {
         for (folders, key, layout, exists) in [
             (&["projects/x"][..], "projects/x", Layout::Root, true),
             (&["desk/projects/x"], "desk/projects/x", Layout::Desk, true),
-            (&["personal-projects/x"], "personal-projects/x", Layout::Legacy, true),
-            (&["projects", "desk/projects/x"], "desk/projects/x", Layout::Desk, true),
-            (&["projects/x", "desk/projects/x"], "projects/x", Layout::Root, true),
+            (
+                &["personal-projects/x"],
+                "personal-projects/x",
+                Layout::Legacy,
+                true,
+            ),
+            (
+                &["projects", "desk/projects/x"],
+                "desk/projects/x",
+                Layout::Desk,
+                true,
+            ),
+            (
+                &["projects/x", "desk/projects/x"],
+                "projects/x",
+                Layout::Root,
+                true,
+            ),
             // A new one goes where the others are, but never where they were once.
-            (&["projects/y", "personal-projects"], "projects/x", Layout::Root, false),
+            (
+                &["projects/y", "personal-projects"],
+                "projects/x",
+                Layout::Root,
+                false,
+            ),
             (&["desk/projects"], "desk/projects/x", Layout::Desk, false),
             (&["desk"], "desk/projects/x", Layout::Desk, false),
             (&["personal-projects"], "projects/x", Layout::Root, false),
@@ -348,14 +425,23 @@ mod tests {
         ] {
             let vault = vault(folders);
             let place = at(&vault).project(&name);
-            assert_eq!((place.key.as_str(), place.layout, place.exists), (key, layout, exists), "{folders:?}");
+            assert_eq!(
+                (place.key.as_str(), place.layout, place.exists),
+                (key, layout, exists),
+                "{folders:?}"
+            );
             assert_eq!(place.path, vault.path().join(key));
         }
     }
 
     #[test]
     fn settings_move_the_spaces() {
-        let folder = vault(&["mem/_always-load", "work/projects", "projects/x", "memory/_always-load"]);
+        let folder = vault(&[
+            "mem/_always-load",
+            "work/projects",
+            "projects/x",
+            "memory/_always-load",
+        ]);
         std::fs::write(folder.path().join("mem/_always-load/a.md"), "a").unwrap();
         std::fs::write(folder.path().join("memory/_always-load/b.md"), "b").unwrap();
         let mut spaces = Spaces::default();
@@ -368,22 +454,49 @@ mod tests {
         }
         let vault = Vault::new(&Disk, folder.path().to_owned(), spaces);
         assert_eq!(stems(&vault), ["a", "b"], "the default place is read, too");
-        assert_eq!(vault.project(&Name::parse("x").unwrap()).key, "projects/x", "it is there");
+        assert_eq!(
+            vault.project(&Name::parse("x").unwrap()).key,
+            "projects/x",
+            "it is there"
+        );
         let new = vault.project(&Name::parse("y").unwrap());
-        assert_eq!((new.key.as_str(), new.layout), ("work/projects/y", Layout::Set));
+        assert_eq!(
+            (new.key.as_str(), new.layout),
+            ("work/projects/y", Layout::Set)
+        );
     }
 
     #[test]
     fn notes_are_the_markdown_files_of_one_folder_by_name() {
-        let folder =
-            vault(&["personal-private/_always-load/deep", "memory/_always-load", "personal-private/_always-load/z.md"]);
+        let folder = vault(&[
+            "personal-private/_always-load/deep",
+            "memory/_always-load",
+            "personal-private/_always-load/z.md",
+        ]);
         let always = folder.path().join("personal-private/_always-load");
-        for name in ["b.md", "a.md", "c.txt", ".hidden.md", "._a.md", "deep/d.md", "README"] {
+        for name in [
+            "b.md",
+            "a.md",
+            "c.txt",
+            ".hidden.md",
+            "._a.md",
+            "deep/d.md",
+            "README",
+        ] {
             std::fs::write(always.join(name), "x").unwrap();
         }
         std::os::unix::fs::symlink("a.md", always.join("l.md")).unwrap();
-        assert_eq!(stems(&at(&folder)), ["a", "b", "l"], "an empty space of a newer layout does not hide them");
-        assert!(at(&folder).notes(&folder.path().join("absent")).unwrap().is_empty());
+        assert_eq!(
+            stems(&at(&folder)),
+            ["a", "b", "l"],
+            "an empty space of a newer layout does not hide them"
+        );
+        assert!(
+            at(&folder)
+                .notes(&folder.path().join("absent"))
+                .unwrap()
+                .is_empty()
+        );
         assert!(stems(&at(&vault(&[]))).is_empty());
     }
 
@@ -391,23 +504,40 @@ mod tests {
     fn all_spaces_are_read_and_the_newest_note_of_a_name_counts() {
         let folder = vault(&["memory/_always-load", "personal-private/_always-load"]);
         let path = |path: &str| folder.path().join(path);
-        for note in
-            ["memory/_always-load/b.md", "personal-private/_always-load/a.md", "personal-private/_always-load/b.md"]
-        {
+        for note in [
+            "memory/_always-load/b.md",
+            "personal-private/_always-load/a.md",
+            "personal-private/_always-load/b.md",
+        ] {
             std::fs::write(path(note), "x").unwrap();
         }
         // An old place that leads to a new one hides nothing.
         std::os::unix::fs::symlink("memory", path("personal")).unwrap();
         std::fs::write(path("memory/kind"), "x").unwrap();
         let all = at(&folder).always_load();
-        assert_eq!(all.notes.iter().map(|note| note.stem.as_str()).collect::<Vec<_>>(), ["b", "a"]);
-        assert_eq!(all.hidden, [(path("personal-private/_always-load/b.md"), path("memory/_always-load/b.md"))]);
+        assert_eq!(
+            all.notes
+                .iter()
+                .map(|note| note.stem.as_str())
+                .collect::<Vec<_>>(),
+            ["b", "a"]
+        );
+        assert_eq!(
+            all.hidden,
+            [(
+                path("personal-private/_always-load/b.md"),
+                path("memory/_always-load/b.md")
+            )]
+        );
         let name = Name::parse("x").unwrap();
         std::fs::create_dir_all(path("projects/x")).unwrap();
         assert!(at(&folder).hidden_projects(&name).is_empty());
         std::fs::create_dir_all(path("desk/projects/x")).unwrap();
         std::os::unix::fs::symlink("projects", path("personal-projects")).unwrap();
-        assert_eq!(at(&folder).hidden_projects(&name), [path("desk/projects/x")]);
+        assert_eq!(
+            at(&folder).hidden_projects(&name),
+            [path("desk/projects/x")]
+        );
     }
 
     #[test]
@@ -424,24 +554,51 @@ mod tests {
             assert!(is_conflict(copy), "{copy}");
             std::fs::write(folder.path().join("notes").join(format!("{copy}.md")), "x").unwrap();
         }
-        for note in ["rule", "rule (2)", "how a conflicted copy comes about", "sync-conflicts", "Copy of a rule"] {
+        for note in [
+            "rule",
+            "rule (2)",
+            "how a conflicted copy comes about",
+            "sync-conflicts",
+            "Copy of a rule",
+        ] {
             assert!(!is_conflict(note), "{note}");
             std::fs::write(folder.path().join("notes").join(format!("{note}.md")), "x").unwrap();
         }
-        assert_eq!(at(&folder).notes(&folder.path().join("notes")).unwrap().len(), 5);
+        assert_eq!(
+            at(&folder)
+                .notes(&folder.path().join("notes"))
+                .unwrap()
+                .len(),
+            5
+        );
     }
 
     #[test]
     fn no_more_of_a_note_is_read_than_asked_for() {
         let folder = vault(&[]);
         let path = folder.path().join("a.md");
-        std::fs::write(&path, format!("---\nstatus: active\nx: {}\n---\n\n{}", "y".repeat(5_000), "z".repeat(90_000)))
-            .unwrap();
+        std::fs::write(
+            &path,
+            format!(
+                "---\nstatus: active\nx: {}\n---\n\n{}",
+                "y".repeat(5_000),
+                "z".repeat(90_000)
+            ),
+        )
+        .unwrap();
         let note = at(&folder).note(&path, 100).unwrap().unwrap();
         assert!(!note.whole && note.text().len() < 80_000 && note.text().starts_with("zz"));
         std::fs::write(&path, "z".repeat(90_000)).unwrap();
-        assert_eq!(at(&folder).note(&path, 100).unwrap().unwrap().text().len(), 4_196);
-        assert!(at(&folder).note(&folder.path().join("absent.md"), 100).unwrap().is_none());
+        assert_eq!(
+            at(&folder).note(&path, 100).unwrap().unwrap().text().len(),
+            4_196
+        );
+        assert!(
+            at(&folder)
+                .note(&folder.path().join("absent.md"), 100)
+                .unwrap()
+                .is_none()
+        );
         assert!(at(&folder).note(folder.path(), 100).is_err());
     }
 }

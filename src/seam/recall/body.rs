@@ -7,8 +7,9 @@ const LEVEL: usize = 3;
 /// The lowest heading that Markdown has.
 const LOWEST: usize = 6;
 
-/// Sets the headings of a text below that of its note, and closes a code block that it leaves open, so
-/// that no note can write what looks like another note, or swallow the next one. Code stays as it is.
+/// Sets the headings of a text below that of its note, and closes a code block that it leaves open,
+/// so that no note can write what looks like another note, or swallow the next one. Code stays as
+/// it is.
 ///
 /// What is a heading and what a code block is as in `CommonMark` 0.31, sections 4.2 and 4.5.
 pub(crate) fn nested(text: &str) -> Cow<'_, str> {
@@ -41,13 +42,21 @@ pub(crate) fn nested(text: &str) -> Cow<'_, str> {
 
 /// Adds a line, with more signs if it is a heading.
 fn push_down(line: &str, all: &mut String) {
-    let Some(rest) = indented(line) else { return all.push_str(line) };
+    let Some(rest) = indented(line) else {
+        return all.push_str(line);
+    };
     all.push_str(&line[..line.len() - rest.len()]);
     let level = rest.bytes().take_while(|byte| *byte == b'#').count();
     let is_heading = (1..=LOWEST).contains(&level)
-        && rest[level..].chars().next().is_none_or(|next| matches!(next, ' ' | '\t' | '\r' | '\n'));
+        && rest[level..]
+            .chars()
+            .next()
+            .is_none_or(|next| matches!(next, ' ' | '\t' | '\r' | '\n'));
     if is_heading {
-        all.extend(std::iter::repeat_n('#', (level + LEVEL).min(LOWEST) - level));
+        all.extend(std::iter::repeat_n(
+            '#',
+            (level + LEVEL).min(LOWEST) - level,
+        ));
     }
     all.push_str(rest);
 }
@@ -70,11 +79,19 @@ struct Fence {
 impl Fence {
     fn of(line: &str) -> Option<Self> {
         let rest = indented(line)?;
-        let sign = rest.chars().next().filter(|sign| matches!(sign, '`' | '~'))?;
+        let sign = rest
+            .chars()
+            .next()
+            .filter(|sign| matches!(sign, '`' | '~'))?;
         let length = rest.chars().take_while(|next| *next == sign).count();
         let info = &rest[length..];
         let opens = sign == '~' || !info.contains('`');
-        (length >= 3).then_some(Self { sign, length, opens, ends: info.trim().is_empty() })
+        (length >= 3).then_some(Self {
+            sign,
+            length,
+            opens,
+            ends: info.trim().is_empty(),
+        })
     }
 
     fn closes(self, opened: Self) -> bool {
@@ -92,7 +109,10 @@ mod tests {
     fn headings_come_below_that_of_the_note() {
         for (text, expected) in [
             ("# A\n## B\ntext\n### C", "#### A\n##### B\ntext\n###### C"),
-            ("###### F\n####### no heading\n#no heading\n#\n", "###### F\n####### no heading\n#no heading\n####\n"),
+            (
+                "###### F\n####### no heading\n#no heading\n#\n",
+                "###### F\n####### no heading\n#no heading\n####\n",
+            ),
             ("   # A\n    # code", "   #### A\n    # code"),
             ("no sign", "no sign"),
         ] {
@@ -103,8 +123,14 @@ mod tests {
     #[test]
     fn code_stays_as_it_is_and_is_closed() {
         for (text, expected) in [
-            ("```sh\n# comment\n```\n# A", "```sh\n# comment\n```\n#### A"),
-            ("~~~~\n```\n# x\n~~~\n~~~~\n# A\n", "~~~~\n```\n# x\n~~~\n~~~~\n#### A\n"),
+            (
+                "```sh\n# comment\n```\n# A",
+                "```sh\n# comment\n```\n#### A",
+            ),
+            (
+                "~~~~\n```\n# x\n~~~\n~~~~\n# A\n",
+                "~~~~\n```\n# x\n~~~\n~~~~\n#### A\n",
+            ),
             ("```\n# x", "```\n# x\n```"),
             ("```` `\n# A", "```` `\n#### A"),
             ("``` ```\n# A", "``` ```\n#### A"),

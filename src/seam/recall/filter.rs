@@ -17,9 +17,14 @@ const LEAST: usize = 512;
 
 /// Filters notes by the words of a query, and sorts those with most of them first.
 ///
-/// Notes without any of the words are left out. A word counts most in the label of a note, less in its tags, least in
-/// its text. Notes that were not searched come last, in their order.
-pub(super) fn filter(sources: &mut Vec<Source>, vault: Option<&Vault<'_>>, query: &str, troubles: &mut Troubles) {
+/// Notes without any of the words are left out. A word counts most in the label of a note, less in
+/// its tags, least in its text. Notes that were not searched come last, in their order.
+pub(super) fn filter(
+    sources: &mut Vec<Source>,
+    vault: Option<&Vault<'_>>,
+    query: &str,
+    troubles: &mut Troubles,
+) {
     let wanted = words(query);
     if wanted.is_empty() {
         return;
@@ -54,7 +59,13 @@ pub(super) fn filter(sources: &mut Vec<Source>, vault: Option<&Vault<'_>>, query
             // What was read to its end need not be read again.
             let whole = read.filter(|note| note.whole && !note.lossy);
             let from = whole.map_or(source.from, From::Note);
-            scored.push((score, Source { label: source.label, from }));
+            scored.push((
+                score,
+                Source {
+                    label: source.label,
+                    from,
+                },
+            ));
         }
     }
     scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
@@ -80,13 +91,21 @@ struct Text {
 
 impl Text {
     fn of(text: &str) -> Self {
-        Self { lower: text.to_lowercase(), words: words(text) }
+        Self {
+            lower: text.to_lowercase(),
+            words: words(text),
+        }
     }
 
     /// Returns how many of the words it contains.
     fn hits(&self, wanted: &BTreeSet<String>) -> usize {
-        let holds =
-            |word: &&String| if runs_on(word) { self.lower.contains(*word) } else { self.words.contains(*word) };
+        let holds = |word: &&String| {
+            if runs_on(word) {
+                self.lower.contains(*word)
+            } else {
+                self.words.contains(*word)
+            }
+        };
         wanted.iter().filter(holds).count()
     }
 }
@@ -96,11 +115,16 @@ impl Text {
 /// Such a word is looked for anywhere.
 fn runs_on(word: &str) -> bool {
     // Thai and all after it, but for Latin and Greek letters with signs.
-    word.contains(|character: char| character >= '\u{e00}' && !('\u{1e00}'..='\u{1fff}').contains(&character))
+    word.contains(|character: char| {
+        character >= '\u{e00}' && !('\u{1e00}'..='\u{1fff}').contains(&character)
+    })
 }
 
 fn words(text: &str) -> BTreeSet<String> {
-    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
+    text.split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect()
 }
 
 #[cfg(test)]

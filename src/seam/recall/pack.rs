@@ -1,7 +1,7 @@
 //! Fills a budget with notes.
 //!
-//! A note without room is skipped, most often without being opened, so a large note never costs the small ones after
-//! it.
+//! A note without room is skipped, most often without being opened, so a large note never costs the
+//! small ones after it.
 
 use std::path::Path;
 
@@ -54,20 +54,43 @@ enum Fate {
 }
 
 /// Fills a room, in quarters of a token, that is the part of a budget which the header leaves.
-pub(super) fn pack(resolved: &Resolved<'_>, sources: Sources, budget: usize, room: usize, kept_percent: u8) -> Packed {
-    let mut packer = Packer { resolved, left: room, vain: Vain::of(budget), troubles: Troubles::default() };
+pub(super) fn pack(
+    resolved: &Resolved<'_>,
+    sources: Sources,
+    budget: usize,
+    room: usize,
+    kept_percent: u8,
+) -> Packed {
+    let mut packer = Packer {
+        resolved,
+        left: room,
+        vain: Vain::of(budget),
+        troubles: Troubles::default(),
+    };
     let Sources { first, second } = sources;
     let mut firsts: Vec<Fate> = first.iter().map(|_| Fate::Waiting).collect();
     let mut seconds: Vec<Fate> = second.iter().map(|_| Fate::Waiting).collect();
-    // A part is kept for those that come second; what they leave goes back to those that come first.
-    let kept = if second.is_empty() { 0 } else { room * usize::from(kept_percent.min(100)) / 100 };
+    // A part is kept for those that come second; what they leave goes back to those that come
+    // first.
+    let kept = if second.is_empty() {
+        0
+    } else {
+        room * usize::from(kept_percent.min(100)) / 100
+    };
     packer.fill(&first, &mut firsts, kept);
     packer.fill(&second, &mut seconds, 0);
     if kept > 0 {
         packer.fill(&first, &mut firsts, 0);
     }
-    let mut packed = Packed { warning: packer.troubles.warning(), ..Packed::default() };
-    for (source, fate) in first.iter().chain(&second).zip(firsts.into_iter().chain(seconds)) {
+    let mut packed = Packed {
+        warning: packer.troubles.warning(),
+        ..Packed::default()
+    };
+    for (source, fate) in first
+        .iter()
+        .chain(&second)
+        .zip(firsts.into_iter().chain(seconds))
+    {
         match fate {
             Fate::Taken(part) => packed.parts.push(part),
             Fate::Waiting | Fate::Closed(_) | Fate::Read(_) => {
@@ -127,8 +150,13 @@ impl Packer<'_> {
             From::Note(_) => return Fate::Nothing,
             From::File(path) => path,
         };
-        let Some(size) = size.or_else(|| self.size(path)) else { return Fate::Nothing };
-        if !self.vain.lets(size, room.saturating_sub(quarters(&heading))) {
+        let Some(size) = size.or_else(|| self.size(path)) else {
+            return Fate::Nothing;
+        };
+        if !self
+            .vain
+            .lets(size, room.saturating_sub(quarters(&heading)))
+        {
             return Fate::Closed(size);
         }
         let vault = self.resolved.vault.as_ref().map(|(vault, _)| vault);
@@ -142,7 +170,10 @@ impl Packer<'_> {
             None | Some(Ok(None)) => Note::default(),
         };
         if note.lossy && note.holds() {
-            self.troubles.add(path.display(), "it is no UTF-8 text; what is none of it was replaced");
+            self.troubles.add(
+                path.display(),
+                "it is no UTF-8 text; what is none of it was replaced",
+            );
         }
         let fate = match &note {
             gone if !gone.holds() => Fate::Nothing,
@@ -151,7 +182,11 @@ impl Packer<'_> {
             note => read(&heading, note.text()),
         };
         let fits = matches!(&fate, Fate::Read(part) if quarters(part) < room);
-        self.vain.count(if fits { note.bytes.saturating_sub(note.text().len()) } else { note.bytes.max(LEAST) });
+        self.vain.count(if fits {
+            note.bytes.saturating_sub(note.text().len())
+        } else {
+            note.bytes.max(LEAST)
+        });
         fate
     }
 
@@ -164,7 +199,8 @@ impl Packer<'_> {
             }
             Ok(Some(_)) => self.troubles.add(path.display(), "it is no file"),
             Ok(None) if look.about(path).ok().flatten().is_some() => {
-                self.troubles.add(path.display(), "it is a link that leads nowhere");
+                self.troubles
+                    .add(path.display(), "it is a link that leads nowhere");
             }
             Ok(None) => {}
             Err(error) => self.troubles.add(path.display(), error),
@@ -178,7 +214,11 @@ impl Packer<'_> {
 /// Whatever its source, it is shown as untrusted text.
 fn read(heading: &str, text: &str) -> Fate {
     let text = text.trim_end();
-    if text.is_empty() { Fate::Nothing } else { Fate::Read(format!("{heading}{}\n", nested(&visible(text)))) }
+    if text.is_empty() {
+        Fate::Nothing
+    } else {
+        Fate::Read(format!("{heading}{}\n", nested(&visible(text))))
+    }
 }
 
 /// Limit for what is opened in vain, in bytes.
@@ -195,7 +235,11 @@ struct Vain {
 
 impl Vain {
     fn of(budget: usize) -> Self {
-        Self { done: 0, few: FRONT + budget / 2, most: 8 * FRONT + 8 * budget }
+        Self {
+            done: 0,
+            few: FRONT + budget / 2,
+            most: 8 * FRONT + 8 * budget,
+        }
     }
 
     /// Returns whether a note of `size` bytes is opened, for a `room` in quarters of a token.

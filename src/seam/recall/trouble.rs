@@ -19,7 +19,11 @@ impl Troubles {
 
     /// Returns one line for all of them.
     pub(super) fn warning(self) -> Option<Warning> {
-        let more = if self.count > 1 { format!(" (and {} more notes)", self.count - 1) } else { String::new() };
+        let more = if self.count > 1 {
+            format!(" (and {} more notes)", self.count - 1)
+        } else {
+            String::new()
+        };
         Some(Warning::unreadable(format!("{}{more}", self.first?)))
     }
 }

@@ -37,9 +37,20 @@ impl Fixture {
         let mut config = SeamConfig::new(real.join("repo"));
         config.home = Some(real.join("home"));
         let project = format!("{projects}/{SLUG}");
-        let fixture = Self { folder, config, look: Arc::default(), project };
-        fixture.write("repo/.harness/project.json", format!("{{\"vault_project\": \"{SLUG}\"}}"));
-        for folder in [format!("vault/{}/_harness", fixture.project), "home".to_owned()] {
+        let fixture = Self {
+            folder,
+            config,
+            look: Arc::default(),
+            project,
+        };
+        fixture.write(
+            "repo/.harness/project.json",
+            format!("{{\"vault_project\": \"{SLUG}\"}}"),
+        );
+        for folder in [
+            format!("vault/{}/_harness", fixture.project),
+            "home".to_owned(),
+        ] {
             std::fs::create_dir_all(fixture.path(&folder)).unwrap();
         }
         fixture
@@ -52,7 +63,10 @@ impl Fixture {
 
     pub(super) fn given(mut self, vault: &str) -> Self {
         let path = OsString::from(self.path(vault));
-        self.config.vaults = vec![Given { by: "MEMORY_VAULT_PATH".into(), path }];
+        self.config.vaults = vec![Given {
+            by: "MEMORY_VAULT_PATH".into(),
+            path,
+        }];
         self
     }
 
@@ -73,7 +87,10 @@ impl Fixture {
 
     /// Writes a note that is always loaded.
     pub(super) fn always(&self, name: &str, bytes: impl AsRef<[u8]>) {
-        self.write(&format!("vault/personal-private/_always-load/{name}.md"), bytes);
+        self.write(
+            &format!("vault/personal-private/_always-load/{name}.md"),
+            bytes,
+        );
     }
 
     pub(super) fn remove(&self, path: &str) {
@@ -89,11 +106,21 @@ impl Fixture {
     }
 
     pub(super) fn context(&self) -> Context {
-        Context { cwd: Some(self.path("repo")), ..Context::default() }
+        Context {
+            cwd: Some(self.path("repo")),
+            ..Context::default()
+        }
     }
 
     pub(super) fn recall(&self, phase: &str) -> String {
-        self.seam().recall_here(&Context { phase: Some(phase.into()), ..self.context() }, None, None)
+        self.seam().recall_here(
+            &Context {
+                phase: Some(phase.into()),
+                ..self.context()
+            },
+            None,
+            None,
+        )
     }
 
     pub(super) fn state(&self, which: Which) -> Result<PathBuf, StateError> {
@@ -101,7 +128,13 @@ impl Fixture {
     }
 
     pub(super) fn plan(&self, plan: &str) -> Result<PathBuf, StateError> {
-        self.seam().state_path(&Context { plan: Some(plan.into()), ..self.context() }, Which::Plan)
+        self.seam().state_path(
+            &Context {
+                plan: Some(plan.into()),
+                ..self.context()
+            },
+            Which::Plan,
+        )
     }
 
     /// Everything that is in the folders: what it is, when it was changed, and what it holds.
@@ -110,8 +143,15 @@ impl Fixture {
             for entry in std::fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 let about = path.symlink_metadata().unwrap();
-                let bytes = if about.is_file() { std::fs::read(&path).unwrap() } else { Vec::new() };
-                all.insert(path.clone(), (about.mode(), about.mtime(), about.mtime_nsec(), bytes));
+                let bytes = if about.is_file() {
+                    std::fs::read(&path).unwrap()
+                } else {
+                    Vec::new()
+                };
+                all.insert(
+                    path.clone(),
+                    (about.mode(), about.mtime(), about.mtime_nsec(), bytes),
+                );
                 if about.is_dir() {
                     add(&path, all);
                 }
@@ -154,13 +194,30 @@ impl Counted {
     }
 
     fn check(&self, path: &Path) -> io::Result<()> {
-        let refused = self.refused.lock().unwrap().iter().any(|refused| path.starts_with(refused));
-        if refused { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
+        let refused = self
+            .refused
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|refused| path.starts_with(refused));
+        if refused {
+            Err(io::ErrorKind::PermissionDenied.into())
+        } else {
+            Ok(())
+        }
     }
 
     fn describe(&self, path: &Path, about: Option<FileInfo>) -> Option<FileInfo> {
-        let given = self.foreign.lock().unwrap().iter().any(|foreign| path.starts_with(foreign));
-        about.map(|about| FileInfo { foreign: about.foreign || given, ..about })
+        let given = self
+            .foreign
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|foreign| path.starts_with(foreign));
+        about.map(|about| FileInfo {
+            foreign: about.foreign || given,
+            ..about
+        })
     }
 
     fn count(&self, path: &Path, bytes: Option<usize>) {

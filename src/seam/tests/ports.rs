@@ -6,7 +6,10 @@ use crate::{Context, Store};
 #[test]
 fn a_vault_that_is_given_makes_the_setting_that_asks_for_one_quiet() {
     let ask = |fixture: Fixture| {
-        fixture.write("home/.claude/.agentm-config.json", "{\"storage.backend\": \"vault\"}");
+        fixture.write(
+            "home/.claude/.agentm-config.json",
+            "{\"storage.backend\": \"vault\"}",
+        );
         let state = fixture.seam().state(&fixture.context()).unwrap();
         (state.store, state.warnings.len())
     };
@@ -20,11 +23,20 @@ fn repository(fixture: &Fixture, folder: &str, origin: &str) {
     for needed in ["objects", "refs"] {
         std::fs::create_dir_all(fixture.path(&format!("{folder}/{needed}"))).unwrap();
     }
-    fixture.write(&format!("{folder}/config"), format!("[remote \"origin\"]\n\turl = https://host/o/{origin}.git\n"));
+    fixture.write(
+        &format!("{folder}/config"),
+        format!("[remote \"origin\"]\n\turl = https://host/o/{origin}.git\n"),
+    );
 }
 
 fn project(fixture: &Fixture, folder: &str) -> Option<String> {
-    fixture.seam().doctor(&Context { cwd: Some(fixture.path(folder)), ..Context::default() }).project
+    fixture
+        .seam()
+        .doctor(&Context {
+            cwd: Some(fixture.path(folder)),
+            ..Context::default()
+        })
+        .project
 }
 
 #[test]
@@ -39,7 +51,13 @@ fn a_git_file_leads_to_the_repository_it_names_and_to_no_other() {
     assert_eq!(project(&fixture, "repo").as_deref(), Some("outer"));
     assert_eq!(project(&fixture, "repo/sub").as_deref(), Some("inner"));
     assert_eq!(project(&fixture, "repo/sub/deep").as_deref(), Some("inner"));
-    for damaged in ["gitdir: /nowhere/at/all\n", "gitdir: \n", "gitdir", "", "words"] {
+    for damaged in [
+        "gitdir: /nowhere/at/all\n",
+        "gitdir: \n",
+        "gitdir",
+        "",
+        "words",
+    ] {
         fixture.write("repo/lost/.git", damaged);
         assert_eq!(project(&fixture, "repo/lost"), None, "{damaged:?}");
     }
@@ -51,7 +69,13 @@ fn a_work_tree_whose_commondir_is_damaged_has_no_name() {
     fixture.remove("repo/.harness/project.json");
     repository(&fixture, "repo/.git", "outer");
     fixture.write("repo/.git/worktrees/t/HEAD", "ref: refs/heads/t\n");
-    fixture.write("tree/.git", format!("gitdir: {}\n", fixture.path("repo/.git/worktrees/t").display()));
+    fixture.write(
+        "tree/.git",
+        format!(
+            "gitdir: {}\n",
+            fixture.path("repo/.git/worktrees/t").display()
+        ),
+    );
     let shared = "repo/.git/worktrees/t/commondir";
     fixture.write(shared, "../..\n");
     assert_eq!(project(&fixture, "tree").as_deref(), Some("outer"));

@@ -5,8 +5,8 @@ use crate::{Context, Which};
 
 /// Maximum number of files that a path of state opens.
 ///
-/// They are the settings, the mode, the name of the project or the address of origin, the marker, and the plan that it
-/// binds.
+/// They are the settings, the mode, the name of the project or the address of origin, the marker,
+/// and the plan that it binds.
 const MOST_FILES: usize = 5;
 
 #[test]
@@ -18,7 +18,10 @@ fn a_path_of_state_opens_few_files_and_lists_the_tasks_only() {
     fixture.always("rule", "ALWAYS");
     fixture.write("home/.claude/.agentm-config.json", "{}");
     fixture.write("repo/.git/HEAD", "ref: refs/heads/main\n");
-    fixture.write("repo/.git/config", format!("[remote \"origin\"]\n\turl = https://host/o/{SLUG}.git\n"));
+    fixture.write(
+        "repo/.git/config",
+        format!("[remote \"origin\"]\n\turl = https://host/o/{SLUG}.git\n"),
+    );
     fixture.write("repo/.harness/.project-mode", "backend");
     fixture.write("repo/.forge/memory/long-term/knowledge.json", "{}");
     fixture.write("repo/.harness/active-plan", "foo");
@@ -31,11 +34,28 @@ fn a_path_of_state_opens_few_files_and_lists_the_tasks_only() {
         for which in Which::ALL {
             let (reads, lists) = (fixture.look.reads().len(), fixture.look.lists().len());
             let _ = seam.state_path(context, which);
-            let (reads, lists) = (fixture.look.reads().split_off(reads), fixture.look.lists().split_off(lists));
-            assert!(!reads.is_empty() && reads.len() <= MOST_FILES, "{what}: {reads:?}");
-            assert!(reads.iter().all(|(_, bytes)| *bytes < 1_000), "{what}: {reads:?}");
-            assert!(!reads.iter().any(|(path, _)| path.ends_with("knowledge.json")), "{what}: {reads:?}");
-            assert!(lists.iter().all(|folder| *folder == tasks), "{what}: {lists:?}");
+            let (reads, lists) = (
+                fixture.look.reads().split_off(reads),
+                fixture.look.lists().split_off(lists),
+            );
+            assert!(
+                !reads.is_empty() && reads.len() <= MOST_FILES,
+                "{what}: {reads:?}"
+            );
+            assert!(
+                reads.iter().all(|(_, bytes)| *bytes < 1_000),
+                "{what}: {reads:?}"
+            );
+            assert!(
+                !reads
+                    .iter()
+                    .any(|(path, _)| path.ends_with("knowledge.json")),
+                "{what}: {reads:?}"
+            );
+            assert!(
+                lists.iter().all(|folder| *folder == tasks),
+                "{what}: {lists:?}"
+            );
             listed += lists.len();
         }
         listed
@@ -43,8 +63,17 @@ fn a_path_of_state_opens_few_files_and_lists_the_tasks_only() {
     let bound = look("bound", &fixture.context());
     fixture.remove("repo/.harness/project.json");
     look("bound, the name of origin", &fixture.context());
-    let named = look("named", &Context { plan: Some("a".into()), ..fixture.context() });
+    let named = look(
+        "named",
+        &Context {
+            plan: Some("a".into()),
+            ..fixture.context()
+        },
+    );
     fixture.remove("repo/.harness/active-plan");
     let nothing = look("nothing", &fixture.context());
-    assert!(bound + named + nothing > 0, "a list is seen if there is one");
+    assert!(
+        bound + named + nothing > 0,
+        "a list is seen if there is one"
+    );
 }

@@ -1,5 +1,5 @@
-//! The cases of the original's tests of what stands below the seam: which plan, where state is kept,
-//! where the vault is, what the project is called, what is recalled, which plans there are.
+//! The cases of the original's tests of what stands below the seam: which plan, where state is
+//! kept, where the vault is, what the project is called, what is recalled, which plans there are.
 
 use std::ffi::OsString;
 
@@ -15,20 +15,37 @@ const CONFIG: &str = "home/.claude/.agentm-config.json";
 fn a_plan_is_named_in_any_form() {
     let fixture = Fixture::new();
     for plan in ["foo", "PLAN-foo", "PLAN-foo.md", "  PLAN-foo.md  "] {
-        assert_eq!(fixture.plan(plan).unwrap(), fixture.path("repo/.harness/PLAN-foo.md"), "{plan}");
+        assert_eq!(
+            fixture.plan(plan).unwrap(),
+            fixture.path("repo/.harness/PLAN-foo.md"),
+            "{plan}"
+        );
     }
     for plan in ["", "   ", "PLAN", "PLAN.md", "PLAN-PLAN", "PLAN-PLAN.md"] {
-        assert_eq!(fixture.plan(plan).unwrap(), fixture.path("repo/.harness/PLAN.md"), "{plan:?}");
+        assert_eq!(
+            fixture.plan(plan).unwrap(),
+            fixture.path("repo/.harness/PLAN.md"),
+            "{plan:?}"
+        );
     }
-    assert_eq!(fixture.plan("v2.1 a:b").unwrap(), fixture.path("repo/.harness/PLAN-v2.1 a:b.md"));
+    assert_eq!(
+        fixture.plan("v2.1 a:b").unwrap(),
+        fixture.path("repo/.harness/PLAN-v2.1 a:b.md")
+    );
 }
 
 #[test]
 fn what_is_asked_for_comes_before_the_marker_and_need_not_be_there() {
     let fixture = Fixture::new();
     fixture.write(MARKER, b"\xff");
-    assert_eq!(fixture.plan("foo").unwrap(), fixture.path("repo/.harness/PLAN-foo.md"));
-    assert_eq!(fixture.plan("PLAN").unwrap(), fixture.path("repo/.harness/PLAN.md"));
+    assert_eq!(
+        fixture.plan("foo").unwrap(),
+        fixture.path("repo/.harness/PLAN-foo.md")
+    );
+    assert_eq!(
+        fixture.plan("PLAN").unwrap(),
+        fixture.path("repo/.harness/PLAN.md")
+    );
     assert!(fixture.state(Which::Plan).is_err());
 }
 
@@ -39,7 +56,11 @@ fn a_marker_binds_to_a_plan_that_is_there() {
         fixture.write("repo/.harness/PLAN-foo.md", "- [ ] a");
         fixture.write(MARKER, marker);
         let state = fixture.seam().state(&fixture.context()).unwrap();
-        assert_eq!(state.plan, fixture.path("repo/.harness/PLAN-foo.md"), "{marker:?}");
+        assert_eq!(
+            state.plan,
+            fixture.path("repo/.harness/PLAN-foo.md"),
+            "{marker:?}"
+        );
         assert_eq!(state.name.as_deref(), Some("foo"));
     }
 }
@@ -49,28 +70,60 @@ fn large_and_small_letters_of_a_marker_are_kept() {
     let fixture = Fixture::new();
     fixture.write("repo/.harness/PLAN-Foo.md", "a");
     fixture.write(MARKER, "Foo");
-    assert_eq!(fixture.state(Which::Progress).unwrap(), fixture.path("repo/.harness/progress-Foo.md"));
+    assert_eq!(
+        fixture.state(Which::Progress).unwrap(),
+        fixture.path("repo/.harness/progress-Foo.md")
+    );
 }
 
 #[test]
 fn without_a_marker_it_is_the_plan_without_a_name() {
     let fixture = Fixture::new();
-    assert_eq!(fixture.state(Which::Progress).unwrap(), fixture.path("repo/.harness/progress.md"));
-    let bare = Context { cwd: Some(fixture.path("nowhere")), ..Context::default() };
-    assert_eq!(fixture.seam().state_path(&bare, Which::Plan).unwrap(), fixture.path("nowhere/.harness/PLAN.md"));
+    assert_eq!(
+        fixture.state(Which::Progress).unwrap(),
+        fixture.path("repo/.harness/progress.md")
+    );
+    let bare = Context {
+        cwd: Some(fixture.path("nowhere")),
+        ..Context::default()
+    };
+    assert_eq!(
+        fixture.seam().state_path(&bare, Which::Plan).unwrap(),
+        fixture.path("nowhere/.harness/PLAN.md")
+    );
 }
 
 #[test]
 fn a_bound_plan_of_a_vault_is_looked_for_there_then_in_the_project() {
     let fixture = Fixture::with_vault();
     fixture.write(MARKER, "foo");
-    assert_eq!(fixture.state(Which::Plan).unwrap_err().fault, StateFault::CorruptState);
+    assert_eq!(
+        fixture.state(Which::Plan).unwrap_err().fault,
+        StateFault::CorruptState
+    );
     fixture.write("repo/.harness/PLAN-foo.md", "a");
     let state = fixture.seam().state(&fixture.context()).unwrap();
-    assert_eq!(state.plan, fixture.path(&format!("vault/projects/{SLUG}/_harness/PLAN-foo.md")));
-    assert_eq!(state.warnings.iter().map(|warning| warning.code).collect::<Vec<_>>(), ["plan-misplaced"]);
+    assert_eq!(
+        state.plan,
+        fixture.path(&format!("vault/projects/{SLUG}/_harness/PLAN-foo.md"))
+    );
+    assert_eq!(
+        state
+            .warnings
+            .iter()
+            .map(|warning| warning.code)
+            .collect::<Vec<_>>(),
+        ["plan-misplaced"]
+    );
     fixture.note("_harness/PLAN-foo.md", "a");
-    assert!(fixture.seam().state(&fixture.context()).unwrap().warnings.is_empty());
+    assert!(
+        fixture
+            .seam()
+            .state(&fixture.context())
+            .unwrap()
+            .warnings
+            .is_empty()
+    );
     // In local mode, the vault is not asked.
     fixture.remove("repo/.harness/PLAN-foo.md");
     fixture.write("repo/.harness/.project-mode", "local");
@@ -85,25 +138,51 @@ fn a_task_is_found_with_and_without_its_number() {
     }
     fixture.note("tasks/README.md", "no task");
     fixture.note("tasks/notes/plan.md", "no task");
-    let at = |task: &str, file: &str| fixture.path(&format!("vault/projects/{SLUG}/tasks/{task}/{file}"));
+    let at = |task: &str, file: &str| {
+        fixture.path(&format!("vault/projects/{SLUG}/tasks/{task}/{file}"))
+    };
     for plan in ["build-it", "001-build-it", "PLAN-build-it.md"] {
-        assert_eq!(fixture.plan(plan).unwrap(), at("001-build-it", "plan.md"), "{plan}");
+        assert_eq!(
+            fixture.plan(plan).unwrap(),
+            at("001-build-it", "plan.md"),
+            "{plan}"
+        );
     }
-    let asked = Context { plan: Some("test-it".into()), ..fixture.context() };
-    assert_eq!(fixture.seam().state_path(&asked, Which::Tracker).unwrap(), at("002-test-it", "tracker.md"));
+    let asked = Context {
+        plan: Some("test-it".into()),
+        ..fixture.context()
+    };
+    assert_eq!(
+        fixture.seam().state_path(&asked, Which::Tracker).unwrap(),
+        at("002-test-it", "tracker.md")
+    );
     let error = fixture.state(Which::Plan).unwrap_err();
     assert_eq!(
         (error.fault, error.fault.exit_code(), error.fault.code()),
         (StateFault::TaskNameRequired, 4, "task-name-required")
     );
-    assert!(error.to_string().contains("001-build-it, 002-test-it"), "{error}");
+    assert!(
+        error.to_string().contains("001-build-it, 002-test-it"),
+        "{error}"
+    );
     // Who names the plan without a name, or one that is no task, gets it.
     assert!(fixture.plan("PLAN").unwrap().ends_with("_harness/PLAN.md"));
-    assert!(fixture.plan("other").unwrap().ends_with("_harness/PLAN-other.md"));
+    assert!(
+        fixture
+            .plan("other")
+            .unwrap()
+            .ends_with("_harness/PLAN-other.md")
+    );
     fixture.write(MARKER, "test-it\n");
-    assert_eq!(fixture.state(Which::Progress).unwrap(), at("002-test-it", "progress.md"));
+    assert_eq!(
+        fixture.state(Which::Progress).unwrap(),
+        at("002-test-it", "progress.md")
+    );
     fixture.write(MARKER, "other");
-    assert_eq!(fixture.state(Which::Plan).unwrap_err().fault, StateFault::CorruptState);
+    assert_eq!(
+        fixture.state(Which::Plan).unwrap_err().fault,
+        StateFault::CorruptState
+    );
 }
 
 #[test]
@@ -114,8 +193,16 @@ fn two_tasks_of_one_name_are_both_named() {
     }
     let error = fixture.plan("fix-it").unwrap_err();
     assert_eq!(error.fault, StateFault::CorruptState);
-    assert!(error.to_string().contains("001-fix-it, 002-fix-it"), "{error}");
-    assert!(fixture.plan("002-fix-it").unwrap().ends_with("tasks/002-fix-it/plan.md"));
+    assert!(
+        error.to_string().contains("001-fix-it, 002-fix-it"),
+        "{error}"
+    );
+    assert!(
+        fixture
+            .plan("002-fix-it")
+            .unwrap()
+            .ends_with("tasks/002-fix-it/plan.md")
+    );
 }
 
 // Where state is kept.
@@ -133,11 +220,24 @@ fn a_mode_of_the_project_comes_before_that_of_the_machine() {
     assert_eq!(store(None, "{}"), Store::Vault);
     assert_eq!(store(None, r#"{"state_mode": "local"}"#), Store::Project);
     assert_eq!(store(None, r#"{"state_mode": " LOCAL "}"#), Store::Project);
-    assert_eq!(store(Some("backend"), r#"{"state_mode": "local"}"#), Store::Vault);
-    assert_eq!(store(Some("vault\n"), r#"{"state_mode": "local"}"#), Store::Vault);
+    assert_eq!(
+        store(Some("backend"), r#"{"state_mode": "local"}"#),
+        Store::Vault
+    );
+    assert_eq!(
+        store(Some("vault\n"), r#"{"state_mode": "local"}"#),
+        Store::Vault
+    );
     assert_eq!(store(Some("LoCaL "), "{}"), Store::Project);
-    assert_eq!(store(Some(" \n"), r#"{"state_mode": "local"}"#), Store::Project, "a blank one is none");
-    assert_eq!(store(Some("whatever"), r#"{"state_mode": "local"}"#), Store::Vault);
+    assert_eq!(
+        store(Some(" \n"), r#"{"state_mode": "local"}"#),
+        Store::Project,
+        "a blank one is none"
+    );
+    assert_eq!(
+        store(Some("whatever"), r#"{"state_mode": "local"}"#),
+        Store::Vault
+    );
     for machine in [r#"{"state_mode": 1}"#, "{", "[]", ""] {
         assert_eq!(store(None, machine), Store::Vault, "{machine}");
     }
@@ -148,7 +248,10 @@ fn a_project_without_a_name_keeps_its_state_itself() {
     let fixture = Fixture::with_vault();
     fixture.remove("repo/.harness/project.json");
     let state = fixture.seam().state(&fixture.context()).unwrap();
-    assert_eq!((state.store, state.plan), (Store::Project, fixture.path("repo/.harness/PLAN.md")));
+    assert_eq!(
+        (state.store, state.plan),
+        (Store::Project, fixture.path("repo/.harness/PLAN.md"))
+    );
 }
 
 // Where the vault is.
@@ -156,7 +259,9 @@ fn a_project_without_a_name_keeps_its_state_itself() {
 #[test]
 fn a_vault_is_given_or_set() {
     let store = |fixture: &Fixture| fixture.seam().state(&fixture.context()).unwrap().store;
-    let set = |fixture: &Fixture, key: &str, path: &str| fixture.write(CONFIG, format!("{{\"{key}\": \"{path}\"}}"));
+    let set = |fixture: &Fixture, key: &str, path: &str| {
+        fixture.write(CONFIG, format!("{{\"{key}\": \"{path}\"}}"))
+    };
 
     assert_eq!(store(&Fixture::with_vault()), Store::Vault);
     for key in ["vault_path", "plugins.obsidian-vault.vault_path"] {
@@ -167,8 +272,14 @@ fn a_vault_is_given_or_set() {
         let fixture = fixture.given("absent");
         assert_eq!(store(&fixture), Store::Project, "{key}");
     }
-    for config in ["{}", r#"{"other": 1}"#, r#"{"vault_path": "/nowhere/at/all"}"#, r#"{"vault_path": 1}"#, "{", "[1]"]
-    {
+    for config in [
+        "{}",
+        r#"{"other": 1}"#,
+        r#"{"vault_path": "/nowhere/at/all"}"#,
+        r#"{"vault_path": 1}"#,
+        "{",
+        "[1]",
+    ] {
         let fixture = Fixture::new();
         fixture.write(CONFIG, config);
         assert_eq!(store(&fixture), Store::Project, "{config}");
@@ -182,13 +293,20 @@ fn a_vault_is_given_or_set() {
     // The new name comes before the old one.
     let fixture = Fixture::new();
     let vault = fixture.path("vault");
-    fixture
-        .write(CONFIG, format!("{{\"vault_path\": \"/nowhere\", \"plugins.obsidian-vault.vault_path\": {vault:?}}}"));
+    fixture.write(
+        CONFIG,
+        format!(
+            "{{\"vault_path\": \"/nowhere\", \"plugins.obsidian-vault.vault_path\": {vault:?}}}"
+        ),
+    );
     assert_eq!(store(&fixture), Store::Vault);
     // Another prefix, and none.
     let mut fixture = Fixture::new();
     let vault = fixture.path("vault");
-    fixture.write("prefix/.agentm-config.json", format!("{{\"vault_path\": {vault:?}}}"));
+    fixture.write(
+        "prefix/.agentm-config.json",
+        format!("{{\"vault_path\": {vault:?}}}"),
+    );
     assert_eq!(store(&fixture), Store::Project);
     fixture.config.prefix = Some(fixture.path("prefix"));
     assert_eq!(store(&fixture), Store::Vault);
@@ -202,18 +320,31 @@ fn a_tilde_is_the_home() {
     let mut fixture = Fixture::new();
     std::fs::rename(fixture.path("vault"), fixture.path("home/vault")).unwrap();
     for path in ["~/vault", "  ~/vault/ "] {
-        fixture.config.vaults = vec![Given { by: "MEMORY_ROOT".into(), path: path.into() }];
-        assert_eq!(fixture.seam().state(&fixture.context()).unwrap().store, Store::Vault, "{path}");
+        fixture.config.vaults = vec![Given {
+            by: "MEMORY_ROOT".into(),
+            path: path.into(),
+        }];
+        assert_eq!(
+            fixture.seam().state(&fixture.context()).unwrap().store,
+            Store::Vault,
+            "{path}"
+        );
     }
     fixture.config.vaults.clear();
     fixture.write(CONFIG, r#"{"vault_path": "~/vault"}"#);
-    assert_eq!(fixture.seam().state(&fixture.context()).unwrap().store, Store::Vault);
+    assert_eq!(
+        fixture.seam().state(&fixture.context()).unwrap().store,
+        Store::Vault
+    );
 }
 
 #[test]
 fn the_first_variable_that_is_not_blank_counts() {
     let mut fixture = Fixture::new();
-    let given = |by: &str, path: OsString| Given { by: by.into(), path };
+    let given = |by: &str, path: OsString| Given {
+        by: by.into(),
+        path,
+    };
     let vault = OsString::from(fixture.path("vault"));
     fixture.config.vaults = vec![
         given("HELMDECK_MEMORY", " ".into()),
@@ -222,14 +353,18 @@ fn the_first_variable_that_is_not_blank_counts() {
     ];
     let doctor = fixture.seam().doctor(&fixture.context());
     assert_eq!(doctor.vault_from.as_deref(), Some("MEMORY_VAULT_PATH"));
-    fixture.config.vaults = vec![given("MEMORY_ROOT", "/nowhere/at/all".into()), given("MEMORY_VAULT_PATH", vault)];
+    fixture.config.vaults = vec![
+        given("MEMORY_ROOT", "/nowhere/at/all".into()),
+        given("MEMORY_VAULT_PATH", vault),
+    ];
     let doctor = fixture.seam().doctor(&fixture.context());
     assert_eq!(doctor.vault, None, "a wrong setting must show");
     assert!(
         doctor
             .warnings
             .iter()
-            .any(|warning| warning.code == "memory-unreadable" && warning.message.contains("MEMORY_ROOT: /nowhere")),
+            .any(|warning| warning.code == "memory-unreadable"
+                && warning.message.contains("MEMORY_ROOT: /nowhere")),
         "{doctor:?}"
     );
 }
@@ -247,12 +382,19 @@ fn settings_move_the_root_and_the_spaces_of_a_vault() {
         )
     };
     fixture.write(CONFIG, config("inner"));
-    assert_eq!(fixture.state(Which::Plan).unwrap(), vault.join(format!("inner/work/{SLUG}/_harness/PLAN.md")));
+    assert_eq!(
+        fixture.state(Which::Plan).unwrap(),
+        vault.join(format!("inner/work/{SLUG}/_harness/PLAN.md"))
+    );
     assert!(fixture.recall("work").contains("Always test."));
     for bad in ["/etc", "../up", "c:x", "absent"] {
         fixture.write(CONFIG, config(bad));
         let state = fixture.seam().state(&fixture.context()).unwrap();
-        assert_eq!((state.store, state.warnings.len()), (Store::Project, 1), "{bad}");
+        assert_eq!(
+            (state.store, state.warnings.len()),
+            (Store::Project, 1),
+            "{bad}"
+        );
     }
     // What is given is the root already.
     fixture.write(CONFIG, config("inner"));
@@ -272,26 +414,53 @@ fn a_project_is_called_what_it_says_or_what_its_origin_says() {
         }
         if let Some(origin) = origin {
             fixture.write("repo/.git/HEAD", "ref: refs/heads/main\n");
-            fixture.write("repo/.git/config", format!("[remote \"origin\"]\n\turl = {origin}\n"));
+            fixture.write(
+                "repo/.git/config",
+                format!("[remote \"origin\"]\n\turl = {origin}\n"),
+            );
         }
         let doctor = fixture.seam().doctor(&fixture.context());
-        doctor.project.map(|name| format!("{name} ({})", doctor.project_from.unwrap_or_default()))
+        doctor
+            .project
+            .map(|name| format!("{name} ({})", doctor.project_from.unwrap_or_default()))
     };
     for (json, expected) in [
         (r#"{"vault_project": "  Mine "}"#, "Mine (vault_project)"),
-        (r#"{"vault_project": "mine", "github": {"repo": "o/other"}}"#, "mine (vault_project)"),
-        (r#"{"vault_project": " ", "github": {"repo": "o/other.git"}}"#, "other (github.repo)"),
-        (r#"{"vault_project": 7, "github": {"repo": "other"}}"#, "other (github.repo)"),
+        (
+            r#"{"vault_project": "mine", "github": {"repo": "o/other"}}"#,
+            "mine (vault_project)",
+        ),
+        (
+            r#"{"vault_project": " ", "github": {"repo": "o/other.git"}}"#,
+            "other (github.repo)",
+        ),
+        (
+            r#"{"vault_project": 7, "github": {"repo": "other"}}"#,
+            "other (github.repo)",
+        ),
         (r#"{"github": {"repo": " "}}"#, "name (origin)"),
         (r#"{"github": "o/x"}"#, "name (origin)"),
         ("{}", "name (origin)"),
         ("[]", "name (origin)"),
         ("{ damaged", "name (origin)"),
     ] {
-        assert_eq!(name(Some(json), Some("https://host/o/name.git")).as_deref(), Some(expected), "{json}");
+        assert_eq!(
+            name(Some(json), Some("https://host/o/name.git")).as_deref(),
+            Some(expected),
+            "{json}"
+        );
     }
-    for origin in ["git@host:o/name.git", "ssh://git@host/o/name", "file:///srv/name.git/", "https://host/o/name/"] {
-        assert_eq!(name(None, Some(origin)).as_deref(), Some("name (origin)"), "{origin}");
+    for origin in [
+        "git@host:o/name.git",
+        "ssh://git@host/o/name",
+        "file:///srv/name.git/",
+        "https://host/o/name/",
+    ] {
+        assert_eq!(
+            name(None, Some(origin)).as_deref(),
+            Some("name (origin)"),
+            "{origin}"
+        );
     }
     assert_eq!(name(None, None), None);
     assert_eq!(name(Some("{ damaged"), None), None);
@@ -310,24 +479,42 @@ fn real_repositories_and_work_trees_have_the_name_of_their_origin() {
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_CONFIG_NOSYSTEM", "1");
         for (name, value) in [("NAME", "a"), ("EMAIL", "a@b.c")] {
-            command.env(format!("GIT_AUTHOR_{name}"), value).env(format!("GIT_COMMITTER_{name}"), value);
+            command
+                .env(format!("GIT_AUTHOR_{name}"), value)
+                .env(format!("GIT_COMMITTER_{name}"), value);
         }
         assert!(command.output().unwrap().status.success(), "git {args:?}");
     };
     git("repo", &["init", "--quiet"]);
-    git("repo", &["remote", "add", "origin", "git@host:o/Real-Name.git"]);
-    git("repo", &["commit", "--quiet", "--allow-empty", "--message", "a"]);
+    git(
+        "repo",
+        &["remote", "add", "origin", "git@host:o/Real-Name.git"],
+    );
+    git(
+        "repo",
+        &["commit", "--quiet", "--allow-empty", "--message", "a"],
+    );
     git("repo", &["worktree", "add", "--quiet", "../tree"]);
     git("", &["clone", "--quiet", "--bare", "repo", "bare.git"]);
     std::fs::create_dir_all(fixture.path("repo/sub/deep")).unwrap();
     std::fs::create_dir_all(fixture.path("tree/sub")).unwrap();
     let name = |folder: &str| {
-        fixture.seam().doctor(&Context { cwd: Some(fixture.path(folder)), ..Context::default() }).project
+        fixture
+            .seam()
+            .doctor(&Context {
+                cwd: Some(fixture.path(folder)),
+                ..Context::default()
+            })
+            .project
     };
     for folder in ["repo", "repo/sub/deep", "repo/.git", "tree", "tree/sub"] {
         assert_eq!(name(folder).as_deref(), Some("Real-Name"), "{folder}");
     }
-    assert_eq!(name("bare.git").as_deref(), Some("repo"), "its origin is the folder it was cloned from");
+    assert_eq!(
+        name("bare.git").as_deref(),
+        Some("repo"),
+        "its origin is the folder it was cloned from"
+    );
     assert_eq!(name("home"), None);
 }
 
@@ -350,22 +537,31 @@ fn each_phase_recalls_what_it_needs_in_every_layout() {
             ("review", &["ALWAYS"]),
             ("release", &["ALWAYS", "DECISIONS"]),
             ("bugfix", &["ALWAYS", "KNOWN-ISSUES"]),
-            ("documenter", &["INDEX", "DECISIONS", "WIKI-STYLE", "ALWAYS"]),
+            (
+                "documenter",
+                &["INDEX", "DECISIONS", "WIKI-STYLE", "ALWAYS"],
+            ),
         ] {
             let text = fixture.recall(phase);
             let bodies: Vec<&str> = text
                 .lines()
-                .filter(|line| !line.is_empty() && line.chars().all(|c| c.is_uppercase() || c == '-'))
+                .filter(|line| {
+                    !line.is_empty() && line.chars().all(|c| c.is_uppercase() || c == '-')
+                })
                 .collect();
             assert_eq!(bodies, order, "{phase}: {text}");
             let budget = Phase::of(phase).budget();
-            assert!(text.contains(&format!("(budget: ~{budget} tokens, entries: {})", order.len())), "{text}");
+            assert!(
+                text.contains(&format!(
+                    "(budget: ~{budget} tokens, entries: {})",
+                    order.len()
+                )),
+                "{text}"
+            );
         }
-        assert!(
-            fixture
-                .recall("plan")
-                .contains(&format!("### {SLUG}/_index.md\n\nINDEX\n\n### {SLUG}/decisions/one\n\nDECISIONS\n"))
-        );
+        assert!(fixture.recall("plan").contains(&format!(
+            "### {SLUG}/_index.md\n\nINDEX\n\n### {SLUG}/decisions/one\n\nDECISIONS\n"
+        )));
     }
 }
 
@@ -377,12 +573,24 @@ fn a_small_budget_holds() {
     }
     fixture.config.budgets.insert(Phase::Plan, 30);
     assert!(fixture.recall("plan").len() < 600);
-    assert!(fixture.recall("work").len() > 600, "another phase has its own");
+    assert!(
+        fixture.recall("work").len() > 600,
+        "another phase has its own"
+    );
     fixture.config.budgets.insert(Phase::Plan, 0);
     assert!(fixture.recall("plan").len() > 600, "zero counts as none");
-    let context = Context { phase: Some("plan".into()), ..fixture.context() };
-    assert!(fixture.seam().recall_here(&context, None, Some(30)).len() < 600, "a limit comes before the budget");
-    assert_eq!(fixture.seam().recall_here(&context, None, Some(0)), fixture.recall("plan"));
+    let context = Context {
+        phase: Some("plan".into()),
+        ..fixture.context()
+    };
+    assert!(
+        fixture.seam().recall_here(&context, None, Some(30)).len() < 600,
+        "a limit comes before the budget"
+    );
+    assert_eq!(
+        fixture.seam().recall_here(&context, None, Some(0)),
+        fixture.recall("plan")
+    );
 }
 
 #[test]
@@ -391,7 +599,10 @@ fn without_a_project_what_is_always_loaded_is_recalled() {
     fixture.always("rule", "Always test.");
     fixture.remove("repo/.harness/project.json");
     let text = fixture.recall("work");
-    assert!(text.contains("project: (unknown)") && text.contains("Always test."), "{text}");
+    assert!(
+        text.contains("project: (unknown)") && text.contains("Always test."),
+        "{text}"
+    );
 }
 
 // Which plans there are.
@@ -400,7 +611,10 @@ fn without_a_project_what_is_always_loaded_is_recalled() {
 fn plans_are_listed_without_copies_and_archives() {
     for (fixture, folder) in [
         (Fixture::new(), "repo/.harness".to_owned()),
-        (Fixture::with_vault(), format!("vault/projects/{SLUG}/_harness")),
+        (
+            Fixture::with_vault(),
+            format!("vault/projects/{SLUG}/_harness"),
+        ),
     ] {
         for name in [
             "PLAN-b",
@@ -412,18 +626,43 @@ fn plans_are_listed_without_copies_and_archives() {
             "PLAN-a (conflicted copy)",
             "notes",
         ] {
-            fixture.write(&format!("{folder}/{name}.md"), "# Plan\n\n**Status:** in work\n");
+            fixture.write(
+                &format!("{folder}/{name}.md"),
+                "# Plan\n\n**Status:** in work\n",
+            );
         }
-        fixture.write(&format!("{folder}/progress-a.md"), format!("first\n{}\n\n", "x".repeat(200)));
+        fixture.write(
+            &format!("{folder}/progress-a.md"),
+            format!("first\n{}\n\n", "x".repeat(200)),
+        );
         fixture.write(MARKER, "a");
         let plans = fixture.seam().plans(&fixture.context());
-        let names: Vec<Option<&str>> = plans.plans.iter().map(|plan| plan.name.as_deref()).collect();
+        let names: Vec<Option<&str>> = plans
+            .plans
+            .iter()
+            .map(|plan| plan.name.as_deref())
+            .collect();
         assert_eq!(names, [None, Some("a"), Some("b")]);
-        assert_eq!(plans.plans.iter().map(|plan| plan.active).collect::<Vec<_>>(), [false, true, false]);
+        assert_eq!(
+            plans
+                .plans
+                .iter()
+                .map(|plan| plan.active)
+                .collect::<Vec<_>>(),
+            [false, true, false]
+        );
         assert_eq!(plans.active.as_deref(), Some("a"));
-        assert!(plans.plans.iter().all(|plan| plan.path.is_absolute() && plan.path.exists()));
+        assert!(
+            plans
+                .plans
+                .iter()
+                .all(|plan| plan.path.is_absolute() && plan.path.exists())
+        );
         assert_eq!(plans.plans[0].status.as_deref(), Some("in work"));
-        assert_eq!((&plans.plans[0].last_progress, &plans.plans[1].last_progress), (&None, &Some("x".repeat(120))));
+        assert_eq!(
+            (&plans.plans[0].last_progress, &plans.plans[1].last_progress),
+            (&None, &Some("x".repeat(120)))
+        );
         assert!(plans.warnings.is_empty(), "{plans:?}");
     }
 }
@@ -436,8 +675,18 @@ fn a_list_of_plans_never_fails() {
     fixture.write(MARKER, "absent");
     let plans = fixture.seam().plans(&fixture.context());
     assert_eq!((plans.plans.len(), plans.active), (1, None));
-    assert_eq!(plans.warnings.iter().map(|warning| warning.code).collect::<Vec<_>>(), ["corrupt-state"]);
-    let nowhere = Context { cwd: Some("/nowhere/at/all".into()), ..Context::default() };
+    assert_eq!(
+        plans
+            .warnings
+            .iter()
+            .map(|warning| warning.code)
+            .collect::<Vec<_>>(),
+        ["corrupt-state"]
+    );
+    let nowhere = Context {
+        cwd: Some("/nowhere/at/all".into()),
+        ..Context::default()
+    };
     assert!(fixture.seam().plans(&nowhere).plans.is_empty());
 }
 
@@ -447,7 +696,17 @@ fn tasks_are_plans() {
     fixture.note("tasks/001-a/plan.md", "Status: done");
     fixture.note("tasks/002-b/plan.md", "x");
     let plans = fixture.seam().plans(&fixture.context());
-    assert_eq!(plans.plans.iter().map(|plan| plan.name.as_deref()).collect::<Vec<_>>(), [Some("001-a"), Some("002-b")]);
+    assert_eq!(
+        plans
+            .plans
+            .iter()
+            .map(|plan| plan.name.as_deref())
+            .collect::<Vec<_>>(),
+        [Some("001-a"), Some("002-b")]
+    );
     assert_eq!(plans.plans[0].status.as_deref(), Some("done"));
-    assert!(plans.warnings.is_empty(), "who looks them over need not name one: {plans:?}");
+    assert!(
+        plans.warnings.is_empty(),
+        "who looks them over need not name one: {plans:?}"
+    );
 }

@@ -61,13 +61,28 @@ const OPENS: &[&str] = &["open", "openat", "openat2", "execve", "fcntl"];
 
 /// Returns whether a line of a trace changes something. The program itself is started once.
 fn is_change(line: &str) -> bool {
-    let call = line.split('(').next().unwrap_or_default().rsplit(' ').next().unwrap_or_default();
+    let call = line
+        .split('(')
+        .next()
+        .unwrap_or_default()
+        .rsplit(' ')
+        .next()
+        .unwrap_or_default();
     match call {
-        "open" | "openat" | "openat2" => {
-            ["O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND", "O_TMPFILE"].iter().any(|flag| line.contains(flag))
-        }
+        "open" | "openat" | "openat2" => [
+            "O_WRONLY",
+            "O_RDWR",
+            "O_CREAT",
+            "O_TRUNC",
+            "O_APPEND",
+            "O_TMPFILE",
+        ]
+        .iter()
+        .any(|flag| line.contains(flag)),
         // Locks of a part of a file, as databases take them.
-        "fcntl" => ["F_SETLK", "F_OFD_SETLK", "F_SETLEASE"].iter().any(|word| line.contains(word)),
+        "fcntl" => ["F_SETLK", "F_OFD_SETLK", "F_SETLEASE"]
+            .iter()
+            .any(|word| line.contains(word)),
         "execve" => false,
         known => CHANGES.contains(&known),
     }
@@ -85,14 +100,33 @@ fn makes_every_call() {
     // From here on nothing may be changed.
     let _ = std::fs::read(here.join("now"));
     for phase in Phase::ALL {
-        let context = Context { phase: Some(phase.to_string()), ..Context::default() };
+        let context = Context {
+            phase: Some(phase.to_string()),
+            ..Context::default()
+        };
         assert!(!seam.recall_here(&context, Some("words"), None).is_empty());
-        assert_eq!(seam.offer_save_here(&context, &json!({"kind": "fix", "body": "ALWAYS"})).len(), 1);
+        assert_eq!(
+            seam.offer_save_here(&context, &json!({"kind": "fix", "body": "ALWAYS"}))
+                .len(),
+            1
+        );
     }
-    let _ = (seam.state(&Context::default()), seam.plans(&Context::default()), seam.doctor(&Context::default()));
+    let _ = (
+        seam.state(&Context::default()),
+        seam.plans(&Context::default()),
+        seam.doctor(&Context::default()),
+    );
     for cwd in ["nowhere", "broken", "/"] {
-        let context = Context { cwd: Some(here.join(cwd)), ..Context::default() };
-        let _ = (seam.recall(&context, None, None), seam.state(&context), seam.plans(&context), seam.doctor(&context));
+        let context = Context {
+            cwd: Some(here.join(cwd)),
+            ..Context::default()
+        };
+        let _ = (
+            seam.recall(&context, None, None),
+            seam.state(&context),
+            seam.plans(&context),
+            seam.doctor(&context),
+        );
     }
     let _ = std::fs::read(here.join("end"));
     // What comes after it must be seen: else the trace would prove nothing.
@@ -106,15 +140,25 @@ fn no_call_asks_the_system_to_change_anything() {
     fixture.note("decisions/one.md", b"DECIDED \xff");
     fixture.note("_harness/PLAN.md", "Status: x");
     fixture.write("repo/.git/HEAD", "ref: refs/heads/main\n");
-    fixture.write("repo/.git/config", "[remote \"origin\"]\n\turl = https://host/o/other.git\n");
+    fixture.write(
+        "repo/.git/config",
+        "[remote \"origin\"]\n\turl = https://host/o/other.git\n",
+    );
     fixture.write("repo/.forge/memory/long-term/knowledge.json", "{ damaged");
-    fixture.write("home/.claude/.agentm-config.json", format!("{{\"vault_path\": {:?}}}", fixture.path("vault")));
+    fixture.write(
+        "home/.claude/.agentm-config.json",
+        format!("{{\"vault_path\": {:?}}}", fixture.path("vault")),
+    );
     fixture.write("broken/.harness/active-plan", b"\xff");
     fixture.write("broken/.harness/project.json", b"\xff");
     let before = fixture.snapshot();
     let trace = tempfile::NamedTempFile::new().unwrap();
     // Not every system has them all: then the question mark passes it over.
-    let calls: Vec<String> = [CHANGES, OPENS].concat().iter().map(|call| format!("?{call}")).collect();
+    let calls: Vec<String> = [CHANGES, OPENS]
+        .concat()
+        .iter()
+        .map(|call| format!("?{call}"))
+        .collect();
     let calls = format!("trace={}", calls.join(","));
     let output = Command::new("strace")
         .args(["-f", "-qq", "-s", "4096", "-e", &calls, "-o"])
@@ -130,15 +174,33 @@ fn no_call_asks_the_system_to_change_anything() {
         "strace must be able to trace here (tests/run says what is needed): {}",
         String::from_utf8_lossy(&output.stderr)
     );
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
     let marks = [fixture.path("now"), fixture.path("end")].map(|path| format!("{path:?}"));
-    let lines = trace.lines().skip_while(|line| !line.contains(&marks[0])).take_while(|line| !line.contains(&marks[1]));
+    let lines = trace
+        .lines()
+        .skip_while(|line| !line.contains(&marks[0]))
+        .take_while(|line| !line.contains(&marks[1]));
     let lines: Vec<&str> = lines.collect();
     assert!(lines.len() > 100, "{} lines", lines.len());
-    let changes: Vec<&&str> = lines.iter().filter(|line| is_change(line) || line.contains("execve(")).collect();
+    let changes: Vec<&&str> = lines
+        .iter()
+        .filter(|line| is_change(line) || line.contains("execve("))
+        .collect();
     assert!(changes.is_empty(), "{changes:#?}");
-    let after: Vec<&str> = trace.lines().skip_while(|line| !line.contains(&marks[1])).collect();
-    assert!(after.iter().any(|line| is_change(line) && line.contains("/after\"")), "what is written is not seen");
+    let after: Vec<&str> = trace
+        .lines()
+        .skip_while(|line| !line.contains(&marks[1]))
+        .collect();
+    assert!(
+        after
+            .iter()
+            .any(|line| is_change(line) && line.contains("/after\"")),
+        "what is written is not seen"
+    );
     fixture.remove("after");
     assert!(fixture.snapshot() == before, "something was changed");
 }
@@ -156,8 +218,10 @@ fn a_change_is_seen_in_a_trace() {
     ] {
         assert!(is_change(line), "{line}");
     }
-    for line in [r#"17 openat(AT_FDCWD, "/a", O_RDONLY|O_NOCTTY|O_NONBLOCK|O_CLOEXEC) = 3"#, "17 +++ exited with 0 +++"]
-    {
+    for line in [
+        r#"17 openat(AT_FDCWD, "/a", O_RDONLY|O_NOCTTY|O_NONBLOCK|O_CLOEXEC) = 3"#,
+        "17 +++ exited with 0 +++",
+    ] {
         assert!(!is_change(line), "{line}");
     }
 }

@@ -23,13 +23,25 @@ pub(crate) fn token<'a>(uri: &Uri, headers: &'a HeaderMap) -> Result<Option<&'a 
         return Err(challenge(Refusal::InvalidRequest, detail));
     }
     let mut values = headers.get_all(AUTHORIZATION).iter();
-    let Some(value) = values.next() else { return Ok(None) };
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
     if values.next().is_some() {
-        return Err(challenge(Refusal::InvalidRequest, "the request must have one Authorization header"));
+        return Err(challenge(
+            Refusal::InvalidRequest,
+            "the request must have one Authorization header",
+        ));
     }
-    let (scheme, token) = value.to_str().ok().and_then(|text| text.split_once(' ')).unwrap_or_default();
+    let (scheme, token) = value
+        .to_str()
+        .ok()
+        .and_then(|text| text.split_once(' '))
+        .unwrap_or_default();
     if !scheme.eq_ignore_ascii_case("bearer") {
-        return Err(challenge(Refusal::OtherScheme, "the Authorization header must be \"Bearer\" and a token"));
+        return Err(challenge(
+            Refusal::OtherScheme,
+            "the Authorization header must be \"Bearer\" and a token",
+        ));
     }
     // RFC 6750, section 2.1: b64token.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
@@ -45,7 +57,8 @@ pub(crate) const INVALID: &str = "the bearer token is not valid";
 
 fn names_a_token(query: &str) -> bool {
     query.split('&').any(|pair| {
-        let name = percent_decode_str(pair.split('=').next().unwrap_or_default()).decode_utf8_lossy();
+        let name =
+            percent_decode_str(pair.split('=').next().unwrap_or_default()).decode_utf8_lossy();
         IN_URL.iter().any(|known| known.eq_ignore_ascii_case(&name))
     })
 }
@@ -68,10 +81,14 @@ mod tests {
     #[test]
     fn one_header_with_one_token_is_read() {
         assert_eq!(read("/", &[]), Ok(None));
-        assert_eq!(read("/?limit=1", &["Bearer abc.d-e_f"]), Ok(Some("abc.d-e_f".to_owned())));
+        assert_eq!(
+            read("/?limit=1", &["Bearer abc.d-e_f"]),
+            Ok(Some("abc.d-e_f".to_owned()))
+        );
         assert_eq!(read("/", &["bEARER abc=="]), Ok(Some("abc==".to_owned())));
         assert_eq!(
-            read("/", &[&format!("Bearer {}", "a".repeat(MAX_TOKEN_BYTES))]).map(|token| token.is_some()),
+            read("/", &[&format!("Bearer {}", "a".repeat(MAX_TOKEN_BYTES))])
+                .map(|token| token.is_some()),
             Ok(true)
         );
     }
@@ -92,24 +109,49 @@ mod tests {
             assert_eq!(found, status, "{authorization:?}");
             assert!(header.starts_with("Bearer realm=\"helmdeck\""), "{header}");
             assert!(
-                header.contains(&format!("error=\"{error}\"")) || error.is_empty() && !header.contains("error"),
+                header.contains(&format!("error=\"{error}\""))
+                    || error.is_empty() && !header.contains("error"),
                 "{header}"
             );
         }
-        assert_eq!(read("/", &[&format!("Bearer {}", "a".repeat(MAX_TOKEN_BYTES + 1))]).unwrap_err().0, 401);
+        assert_eq!(
+            read(
+                "/",
+                &[&format!("Bearer {}", "a".repeat(MAX_TOKEN_BYTES + 1))]
+            )
+            .unwrap_err()
+            .0,
+            401
+        );
     }
 
     #[test]
     fn url_token_is_refused_beside_a_valid_header() {
-        for query in
-            ["access_token=x", "a=1&token=x", "api_key=", "ACCESS_TOKEN=x", "access%5Ftoken=x", "%61pi_key=x", "token"]
-        {
-            let (status, header) = read(&format!("/api/v1/packs?{query}"), &["Bearer a"]).unwrap_err();
+        for query in [
+            "access_token=x",
+            "a=1&token=x",
+            "api_key=",
+            "ACCESS_TOKEN=x",
+            "access%5Ftoken=x",
+            "%61pi_key=x",
+            "token",
+        ] {
+            let (status, header) =
+                read(&format!("/api/v1/packs?{query}"), &["Bearer a"]).unwrap_err();
             assert_eq!(status, 400, "{query}");
             assert!(header.contains("invalid_request"), "{header}");
         }
-        for query in ["tokens=1", "after=token=x", "prefix=access_token", "a%", "a%zz=1"] {
-            assert!(read(&format!("/?{query}"), &["Bearer a"]).is_ok(), "{query}");
+        for query in [
+            "tokens=1",
+            "after=token=x",
+            "prefix=access_token",
+            "a%",
+            "a%zz=1",
+        ] {
+            assert!(
+                read(&format!("/?{query}"), &["Bearer a"]).is_ok(),
+                "{query}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Refusals of callers: `WWW-Authenticate` in the words of RFC 6750, section 3, and no further reason.
+//! Refusals of callers: `WWW-Authenticate` in the words of RFC 6750, section 3, and no further
+//! reason.
 
 use helmdeck_core::{Caller, Code, Error, Identity, PackName, Permission};
 use http::HeaderValue;
@@ -7,8 +8,10 @@ use http::header::WWW_AUTHENTICATE;
 use crate::headers::ASK;
 use crate::problem::Problem;
 
-const INVALID_TOKEN: HeaderValue = HeaderValue::from_static("Bearer realm=\"helmdeck\", error=\"invalid_token\"");
-const INVALID_REQUEST: HeaderValue = HeaderValue::from_static("Bearer realm=\"helmdeck\", error=\"invalid_request\"");
+const INVALID_TOKEN: HeaderValue =
+    HeaderValue::from_static("Bearer realm=\"helmdeck\", error=\"invalid_token\"");
+const INVALID_REQUEST: HeaderValue =
+    HeaderValue::from_static("Bearer realm=\"helmdeck\", error=\"invalid_request\"");
 
 /// Why a request is refused, in the words of RFC 6750, section 3.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +20,8 @@ pub(crate) enum Refusal {
     InvalidToken,
     /// The request carries credentials in a way that is not allowed.
     InvalidRequest,
-    /// The request carries other credentials than a bearer token; RFC 6750 wants no error word then.
+    /// The request carries other credentials than a bearer token; RFC 6750 wants no error word
+    /// then.
     OtherScheme,
 }
 
@@ -33,23 +37,33 @@ pub(crate) fn challenge(refusal: Refusal, detail: &'static str) -> Problem {
 
 /// Makes the answer to a request whose token was revoked while it ran.
 pub(crate) fn revoked() -> Problem {
-    challenge(Refusal::InvalidToken, "the token was revoked while the request ran")
+    challenge(
+        Refusal::InvalidToken,
+        "the token was revoked while the request ran",
+    )
 }
 
 /// Refuses callers without a permission.
 pub(crate) fn need(caller: &Caller, permission: &Permission) -> Result<(), Problem> {
-    caller.need(permission).map_err(|error| refused(error, &permission.to_string()))
+    caller
+        .need(permission)
+        .map_err(|error| refused(error, &permission.to_string()))
 }
 
 /// Refuses a caller that may not run a pack.
 pub(crate) fn need_run(caller: &Caller, pack: &PackName) -> Result<(), Problem> {
-    caller.need_run(pack).map_err(|error| refused(error, &format!("packs:run:{pack}")))
+    caller
+        .need_run(pack)
+        .map_err(|error| refused(error, &format!("packs:run:{pack}")))
 }
 
 /// Returns the owner of what a caller makes, and refuses callers without a token: they all are one.
 pub(crate) fn need_token<'a>(caller: &'a Caller, thing: &str) -> Result<&'a Identity, Error> {
     if caller.identity.is_anonymous() {
-        return Err(Error::new(Code::Unauthenticated, format!("{thing} belongs to one caller: send a bearer token")));
+        return Err(Error::new(
+            Code::Unauthenticated,
+            format!("{thing} belongs to one caller: send a bearer token"),
+        ));
     }
     Ok(&caller.identity)
 }
@@ -64,7 +78,8 @@ pub(crate) fn reach<'a>(caller: &'a Caller, thing: &str) -> Result<Option<&'a Id
 fn refused(error: Error, scope: &str) -> Problem {
     let insufficient = error.code() == Code::Forbidden;
     let problem = Problem::from(error);
-    let header = format!("Bearer realm=\"helmdeck\", error=\"insufficient_scope\", scope=\"{scope}\"");
+    let header =
+        format!("Bearer realm=\"helmdeck\", error=\"insufficient_scope\", scope=\"{scope}\"");
     match HeaderValue::try_from(header) {
         Ok(header) if insufficient => problem.with_header(WWW_AUTHENTICATE, header),
         _ => problem,

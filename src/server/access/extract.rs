@@ -16,6 +16,8 @@ impl<S: Sync> FromRequestParts<S> for By {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Caller>().cloned();
         // A request that did not pass `EntryService` was not authenticated: refuse it.
-        caller.map(Self).ok_or_else(|| Problem::new(Code::Internal, "the request has no caller"))
+        caller
+            .map(Self)
+            .ok_or_else(|| Problem::new(Code::Internal, "the request has no caller"))
     }
 }

@@ -1,4 +1,5 @@
-//! Public keys of the issuer of tokens: a JSON Web Key Set (RFC 7517), from a file or a URL, refreshed.
+//! Public keys of the issuer of tokens: a JSON Web Key Set (RFC 7517), from a file or a URL,
+//! refreshed.
 
 use parking_lot::RwLock;
 use std::path::PathBuf;
@@ -18,7 +19,8 @@ use serde_json::Value;
 
 /// Age at which keys are read again.
 ///
-/// A withdrawn key is accepted for at most this time, plus the time for which a verified token is cached.
+/// A withdrawn key is accepted for at most this time, plus the time for which a verified token is
+/// cached.
 pub(crate) const REFRESH: Duration = Duration::from_secs(5 * 60);
 /// Shortest time between two reads.
 pub(crate) const PAUSE: Duration = Duration::from_secs(30);
@@ -69,9 +71,16 @@ impl KeySet {
     /// # Errors
     /// A message that repeats nothing of the set: it is malformed, or no key of it can be used.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let set: Value = serde_json::from_slice(bytes)
-            .map_err(|error| format!("it is not JSON (line {}, column {})", error.line(), error.column()))?;
-        let keys = set["keys"].as_array().ok_or("it is no key set: it has no list \"keys\"")?;
+        let set: Value = serde_json::from_slice(bytes).map_err(|error| {
+            format!(
+                "it is not JSON (line {}, column {})",
+                error.line(),
+                error.column()
+            )
+        })?;
+        let keys = set["keys"]
+            .as_array()
+            .ok_or("it is no key set: it has no list \"keys\"")?;
         if keys.len() > MAX_KEYS {
             return Err(format!("it has more than {MAX_KEYS} keys"));
         }
@@ -87,7 +96,11 @@ impl KeySet {
             }
         }
         if usable.is_empty() {
-            let why = if reasons.is_empty() { "it is empty".to_owned() } else { reasons.join("; ") };
+            let why = if reasons.is_empty() {
+                "it is empty".to_owned()
+            } else {
+                reasons.join("; ")
+            };
             return Err(format!("it holds no key that can be used ({why})"));
         }
         for reason in reasons {
@@ -101,11 +114,18 @@ impl KeySet {
         self.0.len()
     }
 
-    /// Returns the keys for a token: those with its key id, or without one the only key of its algorithm.
+    /// Returns the keys for a token: those with its key id, or without one the only key of its
+    /// algorithm.
     pub(crate) fn candidates(&self, algorithm: Algorithm, id: Option<&str>) -> Vec<&DecodingKey> {
-        let fits = |key: &&PublicKey| key.algorithm == algorithm && (id.is_none() || key.id.as_deref() == id);
+        let fits = |key: &&PublicKey| {
+            key.algorithm == algorithm && (id.is_none() || key.id.as_deref() == id)
+        };
         let keys: Vec<_> = self.0.iter().filter(fits).map(|key| &key.key).collect();
-        if id.is_none() && keys.len() > 1 { Vec::new() } else { keys }
+        if id.is_none() && keys.len() > 1 {
+            Vec::new()
+        } else {
+            keys
+        }
     }
 }
 
@@ -114,13 +134,25 @@ impl JsonWebKey {
         if self.d.is_some() {
             return Err("it is a private key, which belongs to its issuer alone");
         }
-        if self.purpose.as_deref().is_some_and(|purpose| purpose != "sig") {
+        if self
+            .purpose
+            .as_deref()
+            .is_some_and(|purpose| purpose != "sig")
+        {
             return Err("it is not for signatures");
         }
-        if self.key_ops.as_ref().is_some_and(|ops| !ops.iter().any(|op| op == "verify")) {
+        if self
+            .key_ops
+            .as_ref()
+            .is_some_and(|ops| !ops.iter().any(|op| op == "verify"))
+        {
             return Err("it is not for checking signatures");
         }
-        let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| "a number of it is not base64url");
+        let bytes = |text: &str| {
+            URL_SAFE_NO_PAD
+                .decode(text)
+                .map_err(|_| "a number of it is not base64url")
+        };
         let (algorithm, name, key) = match (self.kty.as_str(), self.crv.as_deref()) {
             ("RSA", _) => {
                 let modulus = bytes(&self.n)?;
@@ -135,17 +167,21 @@ impl JsonWebKey {
                 if bytes(&self.x)?.len() != 32 || bytes(&self.y)?.len() != 32 {
                     return Err("its point is not one of P-256");
                 }
-                let key = DecodingKey::from_ec_components(&self.x, &self.y).map_err(|_| "its point is malformed")?;
+                let key = DecodingKey::from_ec_components(&self.x, &self.y)
+                    .map_err(|_| "its point is malformed")?;
                 (Algorithm::ES256, "ES256", key)
             }
             ("OKP", Some("Ed25519")) => {
                 if bytes(&self.x)?.len() != 32 {
                     return Err("its point is not one of Ed25519");
                 }
-                let key = DecodingKey::from_ed_components(&self.x).map_err(|_| "its point is malformed")?;
+                let key = DecodingKey::from_ed_components(&self.x)
+                    .map_err(|_| "its point is malformed")?;
                 (Algorithm::EdDSA, "EdDSA", key)
             }
-            ("oct", _) => return Err("it is a shared secret, which does not belong into a key set"),
+            ("oct", _) => {
+                return Err("it is a shared secret, which does not belong into a key set");
+            }
             _ => return Err("its kind is none of RSA, EC P-256 and OKP Ed25519"),
         };
         // RFC 9864 names EdDSA with this curve "Ed25519".
@@ -153,7 +189,11 @@ impl JsonWebKey {
         if self.alg.as_deref().is_some_and(|alg| !named(alg)) {
             return Err("its algorithm is none of RS256, ES256 and EdDSA");
         }
-        Ok(PublicKey { id: self.kid, algorithm, key })
+        Ok(PublicKey {
+            id: self.kid,
+            algorithm,
+            key,
+        })
     }
 }
 
@@ -170,7 +210,8 @@ impl Source {
     async fn read(&self) -> Result<KeySet, String> {
         let bytes = match self {
             Self::File(path) => read_file(path.clone()).await?,
-            Self::Url(url, egress) => match tokio::time::timeout(TIMEOUT, fetch(url, egress)).await {
+            Self::Url(url, egress) => match tokio::time::timeout(TIMEOUT, fetch(url, egress)).await
+            {
                 Ok(bytes) => bytes?,
                 Err(_) => return Err(format!("no answer within {} s", TIMEOUT.as_secs())),
             },
@@ -188,9 +229,15 @@ async fn read_file(path: PathBuf) -> Result<Vec<u8>, String> {
         file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
         Ok::<_, std::io::Error>(bytes)
     };
-    let bytes = tokio::task::spawn_blocking(read).await.map_err(|_| "the program is ending".to_owned())?;
+    let bytes = tokio::task::spawn_blocking(read)
+        .await
+        .map_err(|_| "the program is ending".to_owned())?;
     let bytes = bytes.map_err(|error| error.to_string())?;
-    if bytes.len() > MAX_BYTES { Err(too_large()) } else { Ok(bytes) }
+    if bytes.len() > MAX_BYTES {
+        Err(too_large())
+    } else {
+        Ok(bytes)
+    }
 }
 
 async fn fetch(url: &Url, egress: &Egress) -> Result<Vec<u8>, String> {
@@ -267,7 +314,8 @@ impl Jwks {
     /// If the refresh fails, the current keys stay.
     pub(crate) async fn keys_for(&self, algorithm: Algorithm, id: Option<&str>) -> Option<Current> {
         let fits = |current: &Current| !current.set.candidates(algorithm, id).is_empty();
-        let fresh = |current: &Current| self.clock.monotonic().saturating_sub(current.read_at) < REFRESH;
+        let fresh =
+            |current: &Current| self.clock.monotonic().saturating_sub(current.read_at) < REFRESH;
         match self.current() {
             Some(current) if fresh(&current) && fits(&current) => Some(current),
             _ => {
@@ -298,7 +346,11 @@ impl Jwks {
         let (count, read_at) = (set.len(), self.clock.monotonic());
         let mut current = self.current.write();
         let generation = current.as_ref().map_or(0, |current| current.generation + 1);
-        *current = Some(Current { set, generation, read_at });
+        *current = Some(Current {
+            set,
+            generation,
+            read_at,
+        });
         self.generation.store(generation, Ordering::Release);
         Ok(count)
     }

@@ -1,7 +1,8 @@
 //! Authentication: turns the token of a request into a [`Caller`] with its permissions.
 //!
-//! `EntryService` puts the caller into the request's extensions; a handler takes it from there ([`By`]) and checks its
-//! permissions. The reason of a refusal is logged; clients get the words of RFC 6750 only. Tokens are never logged.
+//! `EntryService` puts the caller into the request's extensions; a handler takes it from there
+//! ([`By`]) and checks its permissions. The reason of a refusal is logged; clients get the words of
+//! RFC 6750 only. Tokens are never logged.
 
 mod bearer;
 mod challenge;
@@ -19,13 +20,16 @@ use std::time::Duration;
 
 use helmdeck_core::secrets::Secret;
 use helmdeck_core::{
-    Caller, Clock, Code, Credential, Error, Identity, Permissions, SignIn, Timestamp, TokenCredential,
+    Caller, Clock, Code, Credential, Error, Identity, Permissions, SignIn, Timestamp,
+    TokenCredential,
 };
 use helmdeck_egress::Egress;
 use helmdeck_memory::StoreError;
 use helmdeck_server_config::{AuthConfig, KeySource};
 use helmdeck_system::System;
-use helmdeck_system::tokens::{ApiToken, LINK, OF_JWT, PAGES, PREFIX, PresentedToken, ProvenToken, USED_EVERY};
+use helmdeck_system::tokens::{
+    ApiToken, LINK, OF_JWT, PAGES, PREFIX, PresentedToken, ProvenToken, USED_EVERY,
+};
 use http::{HeaderMap, Uri};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use moka::sync::Cache;
@@ -47,7 +51,8 @@ use record::TokenRecord;
 const MAX_KNOWN: u64 = 10_000;
 /// How long a verified JSON Web Token is cached; at most until it expires or its keys change.
 const JWT_KNOWN_FOR: Duration = Duration::from_secs(5 * 60);
-/// How long an API token is cached: half the time that a revocation may take to reach every process.
+/// How long an API token is cached: half the time that a revocation may take to reach every
+/// process.
 const API_TOKEN_KNOWN_FOR: Duration = Duration::from_millis(500);
 
 /// Authentication of callers: at least one of a shared secret, a key set and API tokens.
@@ -70,8 +75,8 @@ pub struct Auth {
 impl Auth {
     /// Makes it from the settings, `None` if authentication is off.
     ///
-    /// `secret` signs JSON Web Tokens (HS256); its bytes are used unchanged. `system` holds the API tokens. `egress`
-    /// fetches the key set if it has a URL, and allows exactly that host and port.
+    /// `secret` signs JSON Web Tokens (HS256); its bytes are used unchanged. `system` holds the API
+    /// tokens. `egress` fetches the key set if it has a URL, and allows exactly that host and port.
     ///
     /// # Errors
     /// A message that names the setting, what is wrong with it and what to do.
@@ -115,7 +120,10 @@ impl Auth {
 
     /// Sets the secret of a confidential client at the identity provider, for sign-in to the pages.
     #[must_use]
-    #[cfg_attr(not(feature = "ui"), expect(unused_mut, reason = "only the pages have a provider"))]
+    #[cfg_attr(
+        not(feature = "ui"),
+        expect(unused_mut, reason = "only the pages have a provider")
+    )]
     pub fn client_secret(mut self, secret: Option<Secret>) -> Self {
         #[cfg(feature = "ui")]
         if let Some(provider) = &mut self.provider {
@@ -126,7 +134,8 @@ impl Auth {
         self
     }
 
-    /// Reads the key set once, as a test, and returns the number of its keys; `None` without a key set.
+    /// Reads the key set once, as a test, and returns the number of its keys; `None` without a key
+    /// set.
     ///
     /// # Errors
     /// A message with the reason.
@@ -191,8 +200,12 @@ impl Access {
     pub(crate) fn new(auth: Auth, clock: Arc<dyn Clock>) -> Self {
         Self {
             rules: auth.rules,
-            secret: auth.secret.map(|secret| DecodingKey::from_secret(secret.expose().as_bytes())),
-            keys: auth.keys.map(|source| Jwks::new(source, Arc::clone(&clock))),
+            secret: auth
+                .secret
+                .map(|secret| DecodingKey::from_secret(secret.expose().as_bytes())),
+            keys: auth
+                .keys
+                .map(|source| Jwks::new(source, Arc::clone(&clock))),
             tokens: auth.tokens,
             #[cfg(feature = "ui")]
             browsers: auth.browsers,
@@ -200,7 +213,10 @@ impl Access {
             provider: auth.provider.map(provider::Provider::new),
             anonymous: Caller::new(Identity::anonymous(), auth.anonymous.unwrap_or_default()),
             // The cache uses the system clock, only to free memory. Our clock decides.
-            known: Cache::builder().max_capacity(MAX_KNOWN).time_to_live(auth.grace.max(JWT_KNOWN_FOR)).build(),
+            known: Cache::builder()
+                .max_capacity(MAX_KNOWN)
+                .time_to_live(auth.grace.max(JWT_KNOWN_FOR))
+                .build(),
             record: TokenRecord::default(),
             grace: auth.grace,
             clock,
@@ -214,7 +230,9 @@ impl Access {
     /// # Errors
     /// 401 or 400 in the words of RFC 6750; 503 if the keys or the record of tokens cannot be read.
     pub(crate) async fn caller(&self, uri: &Uri, headers: &HeaderMap) -> Result<Caller, Problem> {
-        let Some(token) = bearer::token(uri, headers)? else { return Ok(self.anonymous.clone()) };
+        let Some(token) = bearer::token(uri, headers)? else {
+            return Ok(self.anonymous.clone());
+        };
         let digest = Sha256::digest(token.as_bytes()).into();
         match self.remembered(&digest) {
             Some(caller) => Ok(caller),
@@ -227,7 +245,12 @@ impl Access {
     ///
     /// # Errors
     /// As [`Access::caller`].
-    pub(crate) async fn caller_of(&self, page: bool, uri: &Uri, headers: &HeaderMap) -> Result<Caller, Problem> {
+    pub(crate) async fn caller_of(
+        &self,
+        page: bool,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Caller, Problem> {
         #[cfg(feature = "ui")]
         if page {
             return Box::pin(self.page_caller(uri, headers)).await;
@@ -240,20 +263,25 @@ impl Access {
     /// Returns the caller of a token in the cache, if the token is still valid.
     fn remembered(&self, digest: &[u8; 32]) -> Option<Caller> {
         let known = self.known.get(digest)?;
-        let keys = known.keys.is_none_or(|keys| self.keys.as_ref().is_some_and(|now| now.generation() == keys));
+        let keys = known.keys.is_none_or(|keys| {
+            self.keys
+                .as_ref()
+                .is_some_and(|now| now.generation() == keys)
+        });
         let good = keys && self.clock.monotonic() < known.until && self.clock.now() < known.ends;
         good.then_some(known.caller)
     }
 
-    /// Returns the caller of a token that was good a short while ago, for as long as its record cannot be reached.
+    /// Returns the caller of a token that was good a short while ago, for as long as its record
+    /// cannot be reached.
     fn in_grace(&self, digest: &[u8; 32]) -> Option<Caller> {
         let known = self.known.get(digest)?;
         let good = self.clock.monotonic() < known.grace_until && self.clock.now() < known.ends;
         good.then_some(known.caller)
     }
 
-    /// Asks the record of tokens for a proof, and remembers it. While the record cannot be reached, a token that was good a
-    /// short while ago is good.
+    /// Asks the record of tokens for a proof, and remembers it. While the record cannot be reached,
+    /// a token that was good a short while ago is good.
     async fn proven_by_record(
         &self,
         digest: [u8; 32],
@@ -266,7 +294,11 @@ impl Access {
         {
             return Ok(caller.clone());
         }
-        match self.record.ask(good.is_some(), &*self.clock, question).await {
+        match self
+            .record
+            .ask(good.is_some(), &*self.clock, question)
+            .await
+        {
             Ok(proof) => Ok(self.remember(digest, proof, began)),
             Err(Trouble::Unavailable(error)) => good.ok_or(Trouble::Unavailable(error)),
             Err(Trouble::Bad(reason)) => {
@@ -277,18 +309,42 @@ impl Access {
     }
 
     fn remember(&self, digest: [u8; 32], proof: Proof, began: Duration) -> Caller {
-        let Proof { caller, ends, keys, lives } = proof;
+        let Proof {
+            caller,
+            ends,
+            keys,
+            lives,
+        } = proof;
         let until = began.saturating_add(lives);
-        let grace_until = if keys.is_none() { until.max(began.saturating_add(self.grace)) } else { until };
-        self.known.insert(digest, VerifiedToken { caller: caller.clone(), ends, until, grace_until, keys });
+        let grace_until = if keys.is_none() {
+            until.max(began.saturating_add(self.grace))
+        } else {
+            until
+        };
+        self.known.insert(
+            digest,
+            VerifiedToken {
+                caller: caller.clone(),
+                ends,
+                until,
+                grace_until,
+                keys,
+            },
+        );
         caller
     }
 
     /// Asks the record of API tokens whether it can be reached.
     pub(crate) async fn record_state(&self) -> RecordState {
-        let Some(system) = &self.tokens else { return RecordState::Unused };
-        let question =
-            async { system.vault_generation().await.map_err(|error| Trouble::Unavailable(unreachable_record(error))) };
+        let Some(system) = &self.tokens else {
+            return RecordState::Unused;
+        };
+        let question = async {
+            system
+                .vault_generation()
+                .await
+                .map_err(|error| Trouble::Unavailable(unreachable_record(error)))
+        };
         if self.record.is_due(self.clock.monotonic()) {
             let _ = self.record.ask(true, &*self.clock, question).await;
         }
@@ -303,9 +359,13 @@ impl Access {
         let began = self.clock.monotonic();
         let caller = match &self.tokens {
             Some(system) if token.starts_with(PREFIX) => {
-                self.proven_by_record(digest, self.check_api_token(system, token)).await
+                self.proven_by_record(digest, self.check_api_token(system, token))
+                    .await
             }
-            _ => self.check_jwt(token).await.map(|proof| self.remember(digest, proof, began)),
+            _ => self
+                .check_jwt(token)
+                .await
+                .map(|proof| self.remember(digest, proof, began)),
         };
         match caller {
             Ok(caller) => Ok(caller),
@@ -320,20 +380,36 @@ impl Access {
     async fn check_jwt(&self, token: &str) -> Result<Proof, Trouble> {
         let (claims, keys) = self.verified(&Unverified::open(token)?).await?;
         let (caller, ends) = self.rules.caller(&claims, self.clock.now())?;
-        Ok(Proof { caller, ends, keys, lives: JWT_KNOWN_FOR })
+        Ok(Proof {
+            caller,
+            ends,
+            keys,
+            lives: JWT_KNOWN_FOR,
+        })
     }
 
-    /// Checks the signature of a JSON Web Token, and returns its claims and the key set that it was checked with.
-    async fn verified(&self, token: &Unverified<'_>) -> Result<(Map<String, Value>, Option<u64>), Trouble> {
+    /// Checks the signature of a JSON Web Token, and returns its claims and the key set that it was
+    /// checked with.
+    async fn verified(
+        &self,
+        token: &Unverified<'_>,
+    ) -> Result<(Map<String, Value>, Option<u64>), Trouble> {
         if token.algorithm == Algorithm::HS256 {
-            let key = self.secret.as_ref().ok_or(Reason("it is signed with a shared secret, and there is none"))?;
+            let key = self.secret.as_ref().ok_or(Reason(
+                "it is signed with a shared secret, and there is none",
+            ))?;
             return Ok((token.verify(key)?, None));
         }
-        let keys = self.keys.as_ref().ok_or(Reason("it is signed with a key, and there is no key set"))?;
+        let keys = self
+            .keys
+            .as_ref()
+            .ok_or(Reason("it is signed with a key, and there is no key set"))?;
         let id = token.key_id.as_deref();
         let current = keys.keys_for(token.algorithm, id).await.ok_or_else(|| {
             let message = "the keys that tokens are checked with are not available";
-            Trouble::Unavailable(Error::new(Code::Overloaded, message).with_retry_after(jwks::PAUSE))
+            Trouble::Unavailable(
+                Error::new(Code::Overloaded, message).with_retry_after(jwks::PAUSE),
+            )
         })?;
         let mut answer = Err(Reason("there is no key for it"));
         for key in current.set.candidates(token.algorithm, id) {
@@ -346,7 +422,8 @@ impl Access {
     }
 
     async fn check_api_token(&self, system: &System, token: &str) -> Result<Proof, Trouble> {
-        let presented = PresentedToken::parse(token).ok_or(Reason("it is not written as an API token"))?;
+        let presented =
+            PresentedToken::parse(token).ok_or(Reason("it is not written as an API token"))?;
         let found = system.prove_token(&presented).await;
         let found = found.map_err(|error| Trouble::Unavailable(unreachable_record(error)))?;
         let found = found.ok_or(Reason("there is no such API token"))?;
@@ -358,14 +435,23 @@ impl Access {
             return Err(Reason("the API token is revoked or has expired").into());
         }
         self.note_use(system, &found, now);
-        let caller = caller_of_token(&found).map_err(|_| Reason("its tenant or subject is not acceptable"))?;
+        let caller = caller_of_token(&found)
+            .map_err(|_| Reason("its tenant or subject is not acceptable"))?;
         let ends = found.expires_at.unwrap_or(Timestamp::MAX);
-        Ok(Proof { caller, ends, keys: None, lives: API_TOKEN_KNOWN_FOR })
+        Ok(Proof {
+            caller,
+            ends,
+            keys: None,
+            lives: API_TOKEN_KNOWN_FOR,
+        })
     }
 
     /// Records a use in the background. A failure is no reason to refuse the request.
     fn note_use(&self, system: &System, token: &ApiToken, now: Timestamp) {
-        if token.used_at.is_some_and(|before| now.since(before) < USED_EVERY) {
+        if token
+            .used_at
+            .is_some_and(|before| now.since(before) < USED_EVERY)
+        {
             return;
         }
         let (system, id) = (system.clone(), token.id.clone());
@@ -378,7 +464,11 @@ impl Access {
 }
 
 fn unreachable_record(error: StoreError) -> Error {
-    Error::new(Code::Overloaded, "the record of API tokens is not available").with_source(error)
+    Error::new(
+        Code::Overloaded,
+        "the record of API tokens is not available",
+    )
+    .with_source(error)
 }
 
 /// Returns the caller that a token proves.
@@ -395,7 +485,11 @@ fn caller_of_token(token: &ProvenToken) -> Result<Caller, String> {
         browser: is_for_pages(token).then_some(signed_in),
     };
     let identity = Identity::new(&token.tenant, &token.subject)?;
-    Ok(Caller::proven(identity, Permissions::of_scope(&token.scope), Credential::Token(Arc::new(credential))))
+    Ok(Caller::proven(
+        identity,
+        Permissions::of_scope(&token.scope),
+        Credential::Token(Arc::new(credential)),
+    ))
 }
 
 /// Says whether a token is that of a browser or of a sign-in link, which are for the pages only.

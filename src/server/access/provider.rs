@@ -1,7 +1,9 @@
-//! Sign-in at the identity provider: the authorization code flow of OpenID Connect, with PKCE, state and nonce.
+//! Sign-in at the identity provider: the authorization code flow of OpenID Connect, with PKCE,
+//! state and nonce.
 //!
-//! The ID token says who signed in, for this browser and this attempt. The rights come from the access token, which
-//! must be good for the REST routes too; or from the scope of the ID token, if it has one.
+//! The ID token says who signed in, for this browser and this attempt. The rights come from the
+//! access token, which must be good for the REST routes too; or from the scope of the ID token, if
+//! it has one.
 
 use std::time::Duration;
 
@@ -97,14 +99,28 @@ struct Attempt {
 
 impl Attempt {
     fn new() -> Result<Self, String> {
-        let random = || <[u8; 32]>::try_generate().map(|bytes| hex(&bytes)).map_err(|_| "no random numbers".to_owned());
-        Ok(Self { state: random()?, nonce: random()?, verifier: random()? })
+        let random = || {
+            <[u8; 32]>::try_generate()
+                .map(|bytes| hex(&bytes))
+                .map_err(|_| "no random numbers".to_owned())
+        };
+        Ok(Self {
+            state: random()?,
+            nonce: random()?,
+            verifier: random()?,
+        })
     }
 
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('.').map(str::to_owned);
-        let attempt = Self { state: parts.next()?, nonce: parts.next()?, verifier: parts.next()? };
-        let whole = [&attempt.state, &attempt.nonce, &attempt.verifier].iter().all(|part| part.len() == 64);
+        let attempt = Self {
+            state: parts.next()?,
+            nonce: parts.next()?,
+            verifier: parts.next()?,
+        };
+        let whole = [&attempt.state, &attempt.nonce, &attempt.verifier]
+            .iter()
+            .all(|part| part.len() == 64);
         whole.then_some(attempt)
     }
 
@@ -121,7 +137,10 @@ pub(crate) struct Departure {
 
 impl Provider {
     pub(super) fn new(config: ProviderConfig) -> Self {
-        Self { config, known: Mutex::new(None) }
+        Self {
+            config,
+            known: Mutex::new(None),
+        }
     }
 
     async fn endpoints(&self, clock: &dyn Clock) -> Result<Endpoints, String> {
@@ -132,8 +151,17 @@ impl Provider {
             return Ok(known.clone());
         }
         let mut url = self.config.issuer.clone();
-        url.set_path(&format!("{}/.well-known/openid-configuration", url.path().trim_end_matches('/')));
-        let client = self.config.egress.naming(&url).client().await.map_err(|error| error.to_string())?;
+        url.set_path(&format!(
+            "{}/.well-known/openid-configuration",
+            url.path().trim_end_matches('/')
+        ));
+        let client = self
+            .config
+            .egress
+            .naming(&url)
+            .client()
+            .await
+            .map_err(|error| error.to_string())?;
         let found: Endpoints = read(client.get(url)).await?;
         // OpenID Connect Discovery 1.0, section 4.3.
         if found.issuer != self.config.issuer_text {
@@ -148,7 +176,13 @@ impl Provider {
         Ok(found)
     }
 
-    async fn tokens(&self, endpoints: &Endpoints, code: &str, verifier: &str, back: &str) -> Result<Tokens, String> {
+    async fn tokens(
+        &self,
+        endpoints: &Endpoints,
+        code: &str,
+        verifier: &str,
+        back: &str,
+    ) -> Result<Tokens, String> {
         let form = form_urlencoded::Serializer::new(String::new())
             .append_pair("grant_type", "authorization_code")
             .append_pair("code", code)
@@ -157,12 +191,24 @@ impl Provider {
             .append_pair("client_id", &self.config.client_id)
             .finish();
         let url = endpoints.token_endpoint.clone();
-        let client = self.config.egress.naming(&url).client().await.map_err(|error| error.to_string())?;
-        let mut request = client.post(url).header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let client = self
+            .config
+            .egress
+            .naming(&url)
+            .client()
+            .await
+            .map_err(|error| error.to_string())?;
+        let mut request = client
+            .post(url)
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded");
         if let Some(secret) = &self.config.secret {
             // RFC 6749, section 2.3.1: both are form-encoded first.
-            let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-            request = request.basic_auth(encoded(&self.config.client_id), Some(encoded(secret.expose())));
+            let encoded =
+                |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+            request = request.basic_auth(
+                encoded(&self.config.client_id),
+                Some(encoded(secret.expose())),
+            );
         }
         read(request.body(form)).await
     }
@@ -179,9 +225,15 @@ impl Access {
     /// # Errors
     /// What is wrong, for the person.
     pub(crate) async fn depart(&self, headers: &HeaderMap) -> Result<Departure, String> {
-        let provider = self.provider.as_ref().ok_or("this server has no identity provider")?;
+        let provider = self
+            .provider
+            .as_ref()
+            .ok_or("this server has no identity provider")?;
         let (attempt, back) = (Attempt::new()?, callback(headers)?);
-        let endpoints = provider.endpoints(&*self.clock).await.map_err(unreachable)?;
+        let endpoints = provider
+            .endpoints(&*self.clock)
+            .await
+            .map_err(unreachable)?;
         let mut location = endpoints.authorization_endpoint;
         location
             .query_pairs_mut()
@@ -194,7 +246,10 @@ impl Access {
             .append_pair("code_challenge", &attempt.challenge())
             .append_pair("code_challenge_method", "S256");
         let value = format!("{}.{}.{}", attempt.state, attempt.nonce, attempt.verifier);
-        Ok(Departure { location: location.into(), cookie: attempt_cookie(headers, &value, ATTEMPT_LIVES)? })
+        Ok(Departure {
+            location: location.into(),
+            cookie: attempt_cookie(headers, &value, ATTEMPT_LIVES)?,
+        })
     }
 
     /// Ends a sign-in with what the provider sent back, and returns the caller.
@@ -202,11 +257,22 @@ impl Access {
     /// # Errors
     /// What is wrong, for the person.
     pub(crate) async fn arrive(&self, query: &str, headers: &HeaderMap) -> Result<Caller, String> {
-        let provider = self.provider.as_ref().ok_or("this server has no identity provider")?;
-        let pairs: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-        let get = |name: &str| pairs.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        let provider = self
+            .provider
+            .as_ref()
+            .ok_or("this server has no identity provider")?;
+        let pairs: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
+            .into_owned()
+            .collect();
+        let get = |name: &str| {
+            pairs
+                .iter()
+                .find(|(known, _)| known == name)
+                .map(|(_, value)| value.as_str())
+        };
         let attempt = cookie_named(headers, &attempt_cookie_name(headers)).and_then(Attempt::parse);
-        // The state ties the answer to this browser: nobody is signed in by a link of somebody else.
+        // The state ties the answer to this browser: nobody is signed in by a link of somebody
+        // else.
         let attempt = attempt
             .filter(|attempt| get("state") == Some(attempt.state.as_str()))
             .ok_or("this sign-in was not begun in this browser, or took too long; begin again")?;
@@ -215,22 +281,42 @@ impl Access {
             return Err("the answer is of another identity provider".to_owned());
         }
         let Some(code) = get("code") else {
-            let word: String =
-                get("error").unwrap_or("no code").chars().filter(char::is_ascii_graphic).take(60).collect();
+            let word: String = get("error")
+                .unwrap_or("no code")
+                .chars()
+                .filter(char::is_ascii_graphic)
+                .take(60)
+                .collect();
             return Err(format!("the identity provider did not sign you in: {word}"));
         };
-        let endpoints = provider.endpoints(&*self.clock).await.map_err(unreachable)?;
+        let endpoints = provider
+            .endpoints(&*self.clock)
+            .await
+            .map_err(unreachable)?;
         let back = callback(headers)?;
-        let tokens = provider.tokens(&endpoints, code, &attempt.verifier, &back).await.map_err(unreachable)?;
-        let caller = self.identified(provider, &tokens.id_token, &attempt.nonce).await.map_err(|reason| {
-            tracing::info!(reason, "a sign-in was refused: its ID token is not valid");
-            "the identity provider's answer is not valid; the log of the server says why".to_owned()
-        })?;
-        self.with_rights(caller, tokens.access_token.as_deref()).await
+        let tokens = provider
+            .tokens(&endpoints, code, &attempt.verifier, &back)
+            .await
+            .map_err(unreachable)?;
+        let caller = self
+            .identified(provider, &tokens.id_token, &attempt.nonce)
+            .await
+            .map_err(|reason| {
+                tracing::info!(reason, "a sign-in was refused: its ID token is not valid");
+                "the identity provider's answer is not valid; the log of the server says why"
+                    .to_owned()
+            })?;
+        self.with_rights(caller, tokens.access_token.as_deref())
+            .await
     }
 
     /// Checks an ID token (OpenID Connect Core 1.0, section 3.1.3.7), and returns its caller.
-    async fn identified(&self, provider: &Provider, token: &str, nonce: &str) -> Result<Caller, String> {
+    async fn identified(
+        &self,
+        provider: &Provider,
+        token: &str,
+        nonce: &str,
+    ) -> Result<Caller, String> {
         let reason = |trouble| match trouble {
             Trouble::Bad(reason) => reason.to_string(),
             Trouble::Unavailable(error) => error.to_string(),
@@ -244,7 +330,10 @@ impl Access {
         if claims.get("nonce").and_then(Value::as_str) != Some(nonce) {
             return Err("it is of another sign-in (nonce)".to_owned());
         }
-        if claims.get("azp").is_some_and(|party| party.as_str() != Some(client)) || has_other_audience(&claims, client)
+        if claims
+            .get("azp")
+            .is_some_and(|party| party.as_str() != Some(client))
+            || has_other_audience(&claims, client)
         {
             return Err("it is for another client (azp, aud)".to_owned());
         }
@@ -253,11 +342,18 @@ impl Access {
             audience: vec![client.clone()],
             ..self.rules.clone()
         };
-        rules.caller(&claims, self.clock.now()).map(|(caller, _)| caller).map_err(|reason| reason.to_string())
+        rules
+            .caller(&claims, self.clock.now())
+            .map(|(caller, _)| caller)
+            .map_err(|reason| reason.to_string())
     }
 
     /// Gives a caller the rights of its access token; without a usable one, those of its ID token.
-    async fn with_rights(&self, caller: Caller, access_token: Option<&str>) -> Result<Caller, String> {
+    async fn with_rights(
+        &self,
+        caller: Caller,
+        access_token: Option<&str>,
+    ) -> Result<Caller, String> {
         if let Some(token) = access_token
             && let Ok(proof) = self.check_jwt(token).await
             && proof.caller.identity.tenant() == caller.identity.tenant()
@@ -274,9 +370,13 @@ impl Access {
     }
 }
 
-/// Says whether an ID token is for another audience too, and does not say that it was issued for this client.
+/// Says whether an ID token is for another audience too, and does not say that it was issued for
+/// this client.
 fn has_other_audience(claims: &Map<String, Value>, client: &str) -> bool {
-    let others = claims.get("aud").and_then(Value::as_array).is_some_and(|all| all.iter().any(|one| one != client));
+    let others = claims
+        .get("aud")
+        .and_then(Value::as_array)
+        .is_some_and(|all| all.iter().any(|one| one != client));
     others && !claims.contains_key("azp")
 }
 
@@ -287,7 +387,10 @@ fn unreachable(reason: String) -> String {
 
 /// Returns the address that the provider sends the browser back to. It must be registered there.
 fn callback(headers: &HeaderMap) -> Result<String, String> {
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).ok_or("the request names no host")?;
+    let host = headers
+        .get(HOST)
+        .and_then(|host| host.to_str().ok())
+        .ok_or("the request names no host")?;
     let scheme = if is_local(headers) { "http" } else { "https" };
     Ok(format!("{scheme}://{host}{CALLBACK}"))
 }
@@ -300,11 +403,19 @@ fn attempt_cookie_name(headers: &HeaderMap) -> String {
     }
 }
 
-/// Makes the cookie of an attempt. It is lax: the browser comes back by a redirect that another site began.
-fn attempt_cookie(headers: &HeaderMap, value: &str, lives: Duration) -> Result<HeaderValue, String> {
+/// Makes the cookie of an attempt. It is lax: the browser comes back by a redirect that another
+/// site began.
+fn attempt_cookie(
+    headers: &HeaderMap,
+    value: &str,
+    lives: Duration,
+) -> Result<HeaderValue, String> {
     let name = attempt_cookie_name(headers);
     let only_https = if is_local(headers) { "" } else { "; Secure" };
-    let text = format!("{name}={value}; Path=/; Max-Age={}; HttpOnly; SameSite=Lax{only_https}", lives.as_secs());
+    let text = format!(
+        "{name}={value}; Path=/; Max-Age={}; HttpOnly; SameSite=Lax{only_https}",
+        lives.as_secs()
+    );
     let mut value = HeaderValue::try_from(text).map_err(|_| "the cookie cannot be written")?;
     value.set_sensitive(true);
     Ok(value)
@@ -336,7 +447,8 @@ async fn read<T: serde::de::DeserializeOwned>(request: RequestBuilder) -> Result
             }
             bytes.extend_from_slice(&chunk);
         }
-        serde_json::from_slice(&bytes).map_err(|error| format!("the answer has another form (line {})", error.line()))
+        serde_json::from_slice(&bytes)
+            .map_err(|error| format!("the answer has another form (line {})", error.line()))
     };
     let late = |_| format!("no answer within {} s", TIMEOUT.as_secs());
     tokio::time::timeout(TIMEOUT, reading).await.map_err(late)?

@@ -1,7 +1,8 @@
 //! Whether the record of tokens can be reached.
 //!
-//! While it cannot, tokens that it proved a short while ago stay good, so that a database that is away for a minute does
-//! not lock everybody out. One request a moment asks again; the others do not wait for it.
+//! While it cannot, tokens that it proved a short while ago stay good, so that a database that is
+//! away for a minute does not lock everybody out. One request a moment asks again; the others do
+//! not wait for it.
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use super::Trouble;
 
 /// Shortest time between two questions while the record cannot be reached.
 const ASK_EVERY: Duration = Duration::from_millis(500);
-/// How long a request waits for a record that does not answer, if its token was good a short while ago.
+/// How long a request waits for a record that does not answer, if its token was good a short while
+/// ago.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// State of the record, by the monotonic clock.
@@ -49,11 +51,16 @@ impl TokenRecord {
     ) -> Result<T, Trouble> {
         let answer = if was_good {
             let late = || Error::new(Code::Overloaded, "the record of API tokens does not answer");
-            tokio::time::timeout(PATIENCE, question).await.unwrap_or_else(|_| Err(late().into()))
+            tokio::time::timeout(PATIENCE, question)
+                .await
+                .unwrap_or_else(|_| Err(late().into()))
         } else {
             question.await
         };
-        self.note(matches!(answer, Err(Trouble::Unavailable(_))), clock.monotonic());
+        self.note(
+            matches!(answer, Err(Trouble::Unavailable(_))),
+            clock.monotonic(),
+        );
         answer
     }
 
@@ -65,7 +72,10 @@ impl TokenRecord {
                 tracing::warn!(
                     "the record of API tokens cannot be reached; tokens that were good stay good for a while"
                 );
-                *outage = Some(Outage { since: now, ask_at: now + ASK_EVERY });
+                *outage = Some(Outage {
+                    since: now,
+                    ask_at: now + ASK_EVERY,
+                });
             }
             (Some(_), false) => {
                 tracing::info!("the record of API tokens can be reached again");

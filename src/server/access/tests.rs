@@ -22,7 +22,9 @@ fn egress() -> Egress {
 fn auth(config: &AuthConfig, folder: &Path) -> Auth {
     let secret = Secret::new(String::from_utf8(SECRET.to_vec()).unwrap());
     let system = System::at(folder.join("helmdeck.db"));
-    Auth::new(config, Some(secret), Some(system), &egress()).unwrap().unwrap()
+    Auth::new(config, Some(secret), Some(system), &egress())
+        .unwrap()
+        .unwrap()
 }
 
 /// A server that accepts tokens of the shared secret, of the key set and of the database.
@@ -58,7 +60,10 @@ impl TestServer {
             std::fs::rename(from, to).unwrap();
         }
         std::fs::create_dir(&files[0].0).unwrap();
-        Away { files: files.into(), _aside: aside }
+        Away {
+            files: files.into(),
+            _aside: aside,
+        }
     }
 
     async fn open(config: AuthConfig, issuers: &[&Issuer]) -> Self {
@@ -75,7 +80,11 @@ impl TestServer {
         }
         config.api_tokens = true;
         let fixture = Fixture::with_auth(server, auth(&config, folder.path())).await;
-        Self { fixture, system: System::at(folder.path().join("helmdeck.db")), folder }
+        Self {
+            fixture,
+            system: System::at(folder.path().join("helmdeck.db")),
+            folder,
+        }
     }
 
     async fn plain() -> Self {
@@ -84,8 +93,18 @@ impl TestServer {
 
     async fn send(&self, method: Method, path: &str, token: &str, body: &str) -> Answer {
         let bearer = format!("Bearer {token}");
-        let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
-        self.fixture.send(method, path, &headers[usize::from(token.is_empty())..], body).await
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+        ];
+        self.fixture
+            .send(
+                method,
+                path,
+                &headers[usize::from(token.is_empty())..],
+                body,
+            )
+            .await
     }
 
     async fn post(&self, path: &str, token: &str, body: &str) -> Answer {
@@ -135,8 +154,16 @@ fn shared(user: &str, scope: &str) -> String {
 
 #[track_caller]
 fn assert_refused(answer: &Answer, what: &str) {
-    assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (401, "unauthenticated"), "{what}");
-    assert_eq!(answer.header("www-authenticate"), "Bearer realm=\"helmdeck\", error=\"invalid_token\"", "{what}");
+    assert_eq!(
+        (answer.status.as_u16(), answer.problem().as_str()),
+        (401, "unauthenticated"),
+        "{what}"
+    );
+    assert_eq!(
+        answer.header("www-authenticate"),
+        "Bearer realm=\"helmdeck\", error=\"invalid_token\"",
+        "{what}"
+    );
     // The answer gives no reason.
     assert_eq!(answer.json()["detail"], bearer::INVALID, "{what}");
 }
@@ -145,7 +172,10 @@ fn assert_refused(answer: &Answer, what: &str) {
 async fn a_token_of_each_kind_lets_its_caller_in() {
     let issuers = [Issuer::rsa("r"), Issuer::ec("e"), Issuer::ed("d")];
     let client = TestServer::open(AuthConfig::default(), &issuers.iter().collect::<Vec<_>>()).await;
-    let mut tokens: Vec<_> = issuers.iter().map(|issuer| issuer.token(&for_us("alice", "packs:run"))).collect();
+    let mut tokens: Vec<_> = issuers
+        .iter()
+        .map(|issuer| issuer.token(&for_us("alice", "packs:run")))
+        .collect();
     tokens.push(Issuer::shared(SECRET).token(&for_us("alice", "packs:run")));
     tokens.push(client.api_token("acme", "alice", "packs:run", None).await.1);
     for token in &tokens {
@@ -154,33 +184,72 @@ async fn a_token_of_each_kind_lets_its_caller_in() {
             assert_eq!(answer.status, 200, "{answer:?}");
         }
     }
-    // Tokens of one person are one caller: a call with the second token hits the answer of the first.
+    // Tokens of one person are one caller: a call with the second token hits the answer of the
+    // first.
     let mut statuses = Vec::new();
     for token in &tokens {
-        statuses.push(client.post(CACHED, token, "{}").await.json()["cache"]["status"].as_str().unwrap().to_owned());
+        statuses.push(
+            client.post(CACHED, token, "{}").await.json()["cache"]["status"]
+                .as_str()
+                .unwrap()
+                .to_owned(),
+        );
     }
     assert_eq!(statuses, ["miss", "hit", "hit", "hit", "hit"]);
     let other = Issuer::shared(SECRET).token(&for_us("bob", "packs:run"));
-    assert_eq!(client.post(CACHED, &other, "{}").await.json()["cache"]["status"], "miss");
+    assert_eq!(
+        client.post(CACHED, &other, "{}").await.json()["cache"]["status"],
+        "miss"
+    );
 }
 
 #[tokio::test]
 async fn without_a_token_only_what_is_open_answers() {
     let client = TestServer::plain().await;
-    for path in ["/api/v1/packs", RUN, "/api/v1/memory/facts", "/api/v1/nothing", "/mcp", "/metrics"] {
+    for path in [
+        "/api/v1/packs",
+        RUN,
+        "/api/v1/memory/facts",
+        "/api/v1/nothing",
+        "/mcp",
+        "/metrics",
+    ] {
         let answer = client.get(path, "").await;
-        assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (401, "unauthenticated"), "{path}");
-        assert_eq!(answer.header("www-authenticate"), "Bearer realm=\"helmdeck\"", "{path}");
+        assert_eq!(
+            (answer.status.as_u16(), answer.problem().as_str()),
+            (401, "unauthenticated"),
+            "{path}"
+        );
+        assert_eq!(
+            answer.header("www-authenticate"),
+            "Bearer realm=\"helmdeck\"",
+            "{path}"
+        );
     }
-    for path in ["/healthz", "/readyz", "/docs", "/docs.css", "/api/v1/openapi.json"] {
+    for path in [
+        "/healthz",
+        "/readyz",
+        "/docs",
+        "/docs.css",
+        "/api/v1/openapi.json",
+    ] {
         let answer = client.get(path, "").await;
         assert_eq!(answer.status, 200, "{path}");
-        assert!(!answer.body.contains("test.plain"), "{path} names a pack that nobody may run");
+        assert!(
+            !answer.body.contains("test.plain"),
+            "{path} names a pack that nobody may run"
+        );
         // An invalid token is refused even where no token is needed.
         assert_refused(&client.get(path, "nonsense").await, path);
     }
     let all = shared("alice", "packs:run");
-    assert!(client.get("/api/v1/openapi.json", &all).await.body.contains("/api/v1/packs/test.plain"));
+    assert!(
+        client
+            .get("/api/v1/openapi.json", &all)
+            .await
+            .body
+            .contains("/api/v1/packs/test.plain")
+    );
     assert_eq!(client.fixture.probe.runs(), 0);
 }
 
@@ -188,7 +257,13 @@ async fn without_a_token_only_what_is_open_answers() {
 async fn alg_confusion_hs256_signed_with_the_public_key_is_refused() {
     let rsa = Issuer::rsa("r");
     let client = TestServer::open(AuthConfig::default(), &[&rsa]).await;
-    assert_eq!(client.post(RUN, &rsa.token(&for_us("alice", "packs:run")), "{}").await.status, 200);
+    assert_eq!(
+        client
+            .post(RUN, &rsa.token(&for_us("alice", "packs:run")), "{}")
+            .await
+            .status,
+        200
+    );
     for form in rsa.public_forms() {
         let forged = Issuer::shared(&form).token(&for_us("alice", "packs:run"));
         assert_refused(&client.post(RUN, &forged, "{}").await, "no key id");
@@ -210,20 +285,37 @@ async fn alg_confusion_without_a_shared_secret_an_empty_or_public_one_does_not_d
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jwks.json");
     std::fs::write(&path, key_set(&[&rsa])).unwrap();
-    let (jwks, audience) = (path.to_str().unwrap().to_owned(), vec!["helmdeck".to_owned()]);
-    let config = AuthConfig { jwks, audience, ..AuthConfig::default() };
+    let (jwks, audience) = (
+        path.to_str().unwrap().to_owned(),
+        vec!["helmdeck".to_owned()],
+    );
+    let config = AuthConfig {
+        jwks,
+        audience,
+        ..AuthConfig::default()
+    };
     let auth = Auth::new(&config, None, None, &egress()).unwrap().unwrap();
     let fixture = Fixture::with_auth(ServerConfig::default(), auth).await;
     let mut secrets = rsa.public_forms();
     secrets.push(Vec::new());
     for secret in secrets {
-        let bearer = format!("Bearer {}", Issuer::shared(&secret).token(&for_us("alice", "packs:run")));
-        let answer = fixture.send(Method::POST, RUN, &[("authorization", &bearer)], "{}").await;
+        let bearer = format!(
+            "Bearer {}",
+            Issuer::shared(&secret).token(&for_us("alice", "packs:run"))
+        );
+        let answer = fixture
+            .send(Method::POST, RUN, &[("authorization", &bearer)], "{}")
+            .await;
         assert_refused(&answer, "HS256");
     }
     // API tokens are off here: a well-formed one is not recognized.
     let bearer = format!("Bearer hd_{}_{}", "0".repeat(16), "0".repeat(72));
-    assert_refused(&fixture.send(Method::POST, RUN, &[("authorization", &bearer)], "{}").await, "hd_");
+    assert_refused(
+        &fixture
+            .send(Method::POST, RUN, &[("authorization", &bearer)], "{}")
+            .await,
+        "hd_",
+    );
 }
 
 #[tokio::test]
@@ -243,14 +335,33 @@ async fn alg_none_is_refused_in_every_spelling() {
 async fn key_id_tricks_reach_no_key_and_no_file() {
     let (ours, theirs) = (Issuer::ec("ours"), Issuer::ec("theirs"));
     let client = TestServer::open(AuthConfig::default(), &[&ours]).await;
-    for id in
-        ["theirs", "ours", "", "../../../dev/null", "/dev/null", "' OR 1=1 --", "ours\0", "https://evil.example/k"]
-    {
+    for id in [
+        "theirs",
+        "ours",
+        "",
+        "../../../dev/null",
+        "/dev/null",
+        "' OR 1=1 --",
+        "ours\0",
+        "https://evil.example/k",
+    ] {
         let header = json!({"alg": "ES256", "kid": id});
-        assert_refused(&client.post(RUN, &theirs.token_with(&header, &for_us("alice", "admin")), "{}").await, id);
+        assert_refused(
+            &client
+                .post(
+                    RUN,
+                    &theirs.token_with(&header, &for_us("alice", "admin")),
+                    "{}",
+                )
+                .await,
+            id,
+        );
     }
     // A key of this server under another name or kind is not found either.
-    for header in [json!({"alg": "ES256", "kid": "theirs"}), json!({"alg": "RS256", "kid": "ours"})] {
+    for header in [
+        json!({"alg": "ES256", "kid": "theirs"}),
+        json!({"alg": "RS256", "kid": "ours"}),
+    ] {
         let token = ours.token_with(&header, &for_us("alice", "packs:run"));
         assert_refused(&client.post(RUN, &token, "{}").await, &header.to_string());
     }
@@ -268,11 +379,30 @@ async fn keys_named_by_the_token_are_ignored() {
     let hostile = json!({
         "alg": "ES256", "kid": "theirs", "jwk": theirs.jwk(), "jku": link, "x5u": link, "x5c": ["MIIB"], "x5t": "AQAB",
     });
-    assert_refused(&client.post(RUN, &theirs.token_with(&hostile, &for_us("alice", "admin")), "{}").await, "jwk, jku");
+    assert_refused(
+        &client
+            .post(
+                RUN,
+                &theirs.token_with(&hostile, &for_us("alice", "admin")),
+                "{}",
+            )
+            .await,
+        "jwk, jku",
+    );
     // They are no reason to refuse a good token; they are nothing at all.
     let mut harmless = hostile;
     harmless["kid"] = "ours".into();
-    assert_eq!(client.post(RUN, &ours.token_with(&harmless, &for_us("alice", "packs:run")), "{}").await.status, 200);
+    assert_eq!(
+        client
+            .post(
+                RUN,
+                &ours.token_with(&harmless, &for_us("alice", "packs:run")),
+                "{}"
+            )
+            .await
+            .status,
+        200
+    );
     assert!(listener.accept().is_err(), "the link was followed");
 }
 
@@ -300,13 +430,36 @@ async fn tokens_outside_their_time_are_refused() {
         claims[name] = value;
         Issuer::shared(SECRET).token(&claims)
     };
-    assert_refused(&client.post(RUN, &change("exp", json!(now - 31)), "{}").await, "expired");
-    assert_refused(&client.post(RUN, &change("nbf", json!(now + 31)), "{}").await, "not yet valid");
-    assert_refused(&client.post(RUN, &change("iat", json!(now + 31)), "{}").await, "issued in the future");
-    assert_refused(&client.post(RUN, &change("exp", json!(null)), "{}").await, "null as end");
+    assert_refused(
+        &client
+            .post(RUN, &change("exp", json!(now - 31)), "{}")
+            .await,
+        "expired",
+    );
+    assert_refused(
+        &client
+            .post(RUN, &change("nbf", json!(now + 31)), "{}")
+            .await,
+        "not yet valid",
+    );
+    assert_refused(
+        &client
+            .post(RUN, &change("iat", json!(now + 31)), "{}")
+            .await,
+        "issued in the future",
+    );
+    assert_refused(
+        &client.post(RUN, &change("exp", json!(null)), "{}").await,
+        "null as end",
+    );
     let mut endless = claims("alice", "packs:run");
     endless.as_object_mut().unwrap().remove("exp");
-    assert_refused(&client.post(RUN, &Issuer::shared(SECRET).token(&endless), "{}").await, "no end");
+    assert_refused(
+        &client
+            .post(RUN, &Issuer::shared(SECRET).token(&endless), "{}")
+            .await,
+        "no end",
+    );
 
     // A valid token is cached, but not beyond its expiry: 600 s and the leeway.
     let good = shared("alice", "packs:run");
@@ -314,13 +467,19 @@ async fn tokens_outside_their_time_are_refused() {
     client.fixture.clock.advance(Duration::from_secs(629));
     assert_eq!(client.post(RUN, &good, "{}").await.status, 200);
     client.fixture.clock.advance(Duration::from_secs(1));
-    assert_refused(&client.post(RUN, &good, "{}").await, "expired while it was remembered");
+    assert_refused(
+        &client.post(RUN, &good, "{}").await,
+        "expired while it was remembered",
+    );
 }
 
 #[tokio::test]
 async fn wrong_audience_and_wrong_issuer_are_refused() {
     let ec = Issuer::ec("e");
-    let config = AuthConfig { issuer: "https://issuer.example".to_owned(), ..AuthConfig::default() };
+    let config = AuthConfig {
+        issuer: "https://issuer.example".to_owned(),
+        ..AuthConfig::default()
+    };
     let client = TestServer::open(config, &[&ec]).await;
     let with = |issuer: Value, audience: Value| {
         let mut claims = claims("alice", "packs:run");
@@ -328,13 +487,44 @@ async fn wrong_audience_and_wrong_issuer_are_refused() {
         ec.token(&claims)
     };
     let (issuer, audience) = (json!("https://issuer.example"), json!("helmdeck"));
-    assert_eq!(client.post(RUN, &with(issuer.clone(), audience.clone()), "{}").await.status, 200);
-    assert_eq!(client.post(RUN, &with(issuer.clone(), json!(["x", "helmdeck"])), "{}").await.status, 200);
-    for bad in [json!("https://evil.example"), json!("https://issuer.example/"), json!(null)] {
-        assert_refused(&client.post(RUN, &with(bad.clone(), audience.clone()), "{}").await, &format!("issuer {bad}"));
+    assert_eq!(
+        client
+            .post(RUN, &with(issuer.clone(), audience.clone()), "{}")
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        client
+            .post(RUN, &with(issuer.clone(), json!(["x", "helmdeck"])), "{}")
+            .await
+            .status,
+        200
+    );
+    for bad in [
+        json!("https://evil.example"),
+        json!("https://issuer.example/"),
+        json!(null),
+    ] {
+        assert_refused(
+            &client
+                .post(RUN, &with(bad.clone(), audience.clone()), "{}")
+                .await,
+            &format!("issuer {bad}"),
+        );
     }
-    for bad in [json!("another"), json!("helmdeck "), json!(["x"]), json!(null)] {
-        assert_refused(&client.post(RUN, &with(issuer.clone(), bad.clone()), "{}").await, &format!("audience {bad}"));
+    for bad in [
+        json!("another"),
+        json!("helmdeck "),
+        json!(["x"]),
+        json!(null),
+    ] {
+        assert_refused(
+            &client
+                .post(RUN, &with(issuer.clone(), bad.clone()), "{}")
+                .await,
+            &format!("audience {bad}"),
+        );
     }
 }
 
@@ -344,19 +534,45 @@ async fn url_tokens_and_second_headers_are_refused() {
     let good = shared("alice", "packs:run");
     for name in ["access_token", "token", "api_key"] {
         for token in ["", good.as_str()] {
-            let answer = client.get(&format!("/api/v1/packs?{name}={good}"), token).await;
-            assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (400, "invalid_input"), "{name}");
-            assert!(answer.header("www-authenticate").contains("error=\"invalid_request\""), "{name}");
+            let answer = client
+                .get(&format!("/api/v1/packs?{name}={good}"), token)
+                .await;
+            assert_eq!(
+                (answer.status.as_u16(), answer.problem().as_str()),
+                (400, "invalid_input"),
+                "{name}"
+            );
+            assert!(
+                answer
+                    .header("www-authenticate")
+                    .contains("error=\"invalid_request\""),
+                "{name}"
+            );
             assert!(!answer.body.contains(&good));
         }
     }
     let bearer = format!("Bearer {good}");
-    let both = [("authorization", bearer.as_str()), ("authorization", bearer.as_str())];
-    let answer = client.fixture.send(Method::GET, "/api/v1/packs", &both, "").await;
-    assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (400, "invalid_input"));
+    let both = [
+        ("authorization", bearer.as_str()),
+        ("authorization", bearer.as_str()),
+    ];
+    let answer = client
+        .fixture
+        .send(Method::GET, "/api/v1/packs", &both, "")
+        .await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.problem().as_str()),
+        (400, "invalid_input")
+    );
     let basic = [("authorization", "Basic YTpi")];
-    let answer = client.fixture.send(Method::GET, "/api/v1/packs", &basic, "").await;
-    assert_eq!((answer.status.as_u16(), answer.header("www-authenticate")), (401, "Bearer realm=\"helmdeck\""));
+    let answer = client
+        .fixture
+        .send(Method::GET, "/api/v1/packs", &basic, "")
+        .await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.header("www-authenticate")),
+        (401, "Bearer realm=\"helmdeck\"")
+    );
 }
 
 #[tokio::test]
@@ -369,7 +585,13 @@ async fn oversized_token_is_refused_undecoded() {
         Issuer::shared(SECRET).token(&claims)
     };
     // 3 bytes become 4 in base64url.
-    assert_eq!(client.post(RUN, &padded(&fits[..fits.len() * 3 / 4]), "{}").await.status, 200);
+    assert_eq!(
+        client
+            .post(RUN, &padded(&fits[..fits.len() * 3 / 4]), "{}")
+            .await
+            .status,
+        200
+    );
     assert_refused(&client.post(RUN, &padded(&fits), "{}").await, "over 8 KiB");
 }
 
@@ -380,9 +602,18 @@ async fn revoked_api_token_is_refused_within_a_second() {
     assert_eq!(client.post(RUN, &token, "{}").await.status, 200);
     // A second handle stands for another process.
     let elsewhere = System::at(client.folder.path().join("helmdeck.db"));
-    assert!(elsewhere.revoke_token(&id, &TokenReach::all(), START).await.unwrap());
+    assert!(
+        elsewhere
+            .revoke_token(&id, &TokenReach::all(), START)
+            .await
+            .unwrap()
+    );
     client.fixture.clock.advance(Duration::from_millis(499));
-    assert_eq!(client.post(RUN, &token, "{}").await.status, 200, "it is remembered for half a second");
+    assert_eq!(
+        client.post(RUN, &token, "{}").await.status,
+        200,
+        "it is remembered for half a second"
+    );
     client.fixture.clock.advance(Duration::from_millis(1));
     assert_refused(&client.post(RUN, &token, "{}").await, "revoked");
 }
@@ -391,12 +622,17 @@ async fn revoked_api_token_is_refused_within_a_second() {
 async fn an_expired_api_token_is_refused_at_its_end() {
     let client = TestServer::plain().await;
     let ends = START.saturating_add(Duration::from_millis(100));
-    let (_, token) = client.api_token("acme", "alice", "packs:run", Some(ends)).await;
+    let (_, token) = client
+        .api_token("acme", "alice", "packs:run", Some(ends))
+        .await;
     assert_eq!(client.post(RUN, &token, "{}").await.status, 200);
     client.fixture.clock.advance(Duration::from_millis(99));
     assert_eq!(client.post(RUN, &token, "{}").await.status, 200);
     client.fixture.clock.advance(Duration::from_millis(1));
-    assert_refused(&client.post(RUN, &token, "{}").await, "expired while it was remembered");
+    assert_refused(
+        &client.post(RUN, &token, "{}").await,
+        "expired while it was remembered",
+    );
     let almost = format!("{}0", &token[..token.len() - 1]);
     for bad in [almost.as_str(), "hd_", &token.to_ascii_uppercase()] {
         assert_refused(&client.post(RUN, bad, "{}").await, bad);
@@ -405,22 +641,40 @@ async fn an_expired_api_token_is_refused_at_its_end() {
 
 #[tokio::test]
 async fn tokens_that_were_good_survive_a_record_that_is_away() {
-    let config = AuthConfig { grace: Duration::from_secs(60), ..AuthConfig::default() };
+    let config = AuthConfig {
+        grace: Duration::from_secs(60),
+        ..AuthConfig::default()
+    };
     let client = TestServer::open(config, &[]).await;
     let ends = START.saturating_add(Duration::from_secs(30));
     let (_, token) = client.api_token("acme", "alice", "packs:run", None).await;
-    let (_, short) = client.api_token("acme", "alice", "packs:run", Some(ends)).await;
+    let (_, short) = client
+        .api_token("acme", "alice", "packs:run", Some(ends))
+        .await;
     let (_, unknown) = client.api_token("acme", "bob", "packs:run", None).await;
     let (id, revoked) = client.api_token("acme", "carol", "packs:run", None).await;
     let ask = async |token: &str| client.post(RUN, token, "{}").await.status.as_u16();
     let ready = async || {
         let answer = client.get("/readyz", "").await;
         let body = answer.json();
-        (answer.status.as_u16(), body["status"].as_str().unwrap().to_owned(), body["checks"]["tokens"] == "ok")
+        (
+            answer.status.as_u16(),
+            body["status"].as_str().unwrap().to_owned(),
+            body["checks"]["tokens"] == "ok",
+        )
     };
-    assert_eq!((ask(&token).await, ask(&short).await, ask(&revoked).await), (200, 200, 200));
+    assert_eq!(
+        (ask(&token).await, ask(&short).await, ask(&revoked).await),
+        (200, 200, 200)
+    );
     assert_eq!(ready().await, (200, "ready".to_owned(), true));
-    assert!(client.system.revoke_token(&id, &TokenReach::all(), START).await.unwrap());
+    assert!(
+        client
+            .system
+            .revoke_token(&id, &TokenReach::all(), START)
+            .await
+            .unwrap()
+    );
     client.fixture.clock.advance(Duration::from_secs(1));
     assert_eq!((ask(&token).await, ask(&revoked).await), (200, 401));
 
@@ -428,17 +682,28 @@ async fn tokens_that_were_good_survive_a_record_that_is_away() {
     client.fixture.clock.advance(Duration::from_secs(1));
     assert_eq!((ask(&token).await, ask(&short).await), (200, 200));
     assert_eq!(ask(&unknown).await, 503, "nobody knows whether it is good");
-    assert_eq!(ask(&revoked).await, 503, "what the record refused once is not good again");
+    assert_eq!(
+        ask(&revoked).await,
+        503,
+        "what the record refused once is not good again"
+    );
     assert_eq!(ready().await, (200, "degraded".to_owned(), false));
     client.fixture.clock.advance(Duration::from_secs(28));
-    assert_eq!((ask(&token).await, ask(&short).await), (200, 503), "its own end");
+    assert_eq!(
+        (ask(&token).await, ask(&short).await),
+        (200, 503),
+        "its own end"
+    );
     client.fixture.clock.advance(Duration::from_secs(40));
     assert_eq!(ask(&token).await, 503, "a minute is over");
     assert_eq!(ready().await, (503, "not_ready".to_owned(), false));
 
     away.put_back();
     client.fixture.clock.advance(Duration::from_secs(1));
-    assert_eq!((ask(&token).await, ask(&unknown).await, ask(&revoked).await), (200, 200, 401));
+    assert_eq!(
+        (ask(&token).await, ask(&unknown).await, ask(&revoked).await),
+        (200, 200, 401)
+    );
     assert_eq!(ready().await, (200, "ready".to_owned(), true));
 }
 
@@ -447,7 +712,10 @@ async fn a_use_of_an_api_token_is_noted() {
     let client = TestServer::plain().await;
     let (_, token) = client.api_token("acme", "alice", "packs:run", None).await;
     client.post(RUN, &token, "{}").await;
-    until("the use", async || client.system.tokens().await.unwrap()[0].used_at == Some(START)).await;
+    until("the use", async || {
+        client.system.tokens().await.unwrap()[0].used_at == Some(START)
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -460,8 +728,16 @@ async fn withdrawn_key_invalidates_cached_tokens() {
     assert_eq!(client.post(RUN, &of_old, "{}").await.status, 200);
     std::fs::write(client.folder.path().join("jwks.json"), key_set(&[&new])).unwrap();
     client.fixture.clock.advance(jwks::PAUSE);
-    assert_eq!(client.post(RUN, &of_old, "{}").await.status, 200, "nothing asked for the new keys yet");
-    assert_eq!(client.post(RUN, &of_new, "{}").await.status, 200, "an unknown key id has the keys read");
+    assert_eq!(
+        client.post(RUN, &of_old, "{}").await.status,
+        200,
+        "nothing asked for the new keys yet"
+    );
+    assert_eq!(
+        client.post(RUN, &of_new, "{}").await.status,
+        200,
+        "an unknown key id has the keys read"
+    );
     assert_refused(&client.post(RUN, &of_old, "{}").await, "its key is gone");
 }
 
@@ -470,8 +746,13 @@ async fn unavailable_keys_are_a_server_error() {
     let ec = Issuer::ec("e");
     let client = TestServer::open(AuthConfig::default(), &[&ec]).await;
     std::fs::remove_file(client.folder.path().join("jwks.json")).unwrap();
-    let answer = client.post(RUN, &ec.token(&for_us("alice", "packs:run")), "{}").await;
-    assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (503, "overloaded"));
+    let answer = client
+        .post(RUN, &ec.token(&for_us("alice", "packs:run")), "{}")
+        .await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.problem().as_str()),
+        (503, "overloaded")
+    );
     assert_eq!(answer.header("retry-after"), "30");
     // Callers with the shared secret are not affected.
     let shared = Issuer::shared(SECRET).token(&for_us("alice", "packs:run"));
@@ -487,10 +768,23 @@ fn insecure_settings_are_refused() {
     assert_eq!(new(&AuthConfig::default(), None), Ok(false));
     assert_eq!(new(&AuthConfig::default(), Some(&"s".repeat(32))), Ok(true));
     let message = new(&AuthConfig::default(), Some("canary")).unwrap_err();
-    assert!(message.contains("32 bytes") && !message.contains("canary"), "{message}");
-    let anonymous = AuthConfig { anonymous_scope: "packs:run".to_owned(), ..AuthConfig::default() };
-    assert!(new(&anonymous, None).unwrap_err().contains("nothing authenticates"));
-    let tokens = AuthConfig { api_tokens: true, ..AuthConfig::default() };
+    assert!(
+        message.contains("32 bytes") && !message.contains("canary"),
+        "{message}"
+    );
+    let anonymous = AuthConfig {
+        anonymous_scope: "packs:run".to_owned(),
+        ..AuthConfig::default()
+    };
+    assert!(
+        new(&anonymous, None)
+            .unwrap_err()
+            .contains("nothing authenticates")
+    );
+    let tokens = AuthConfig {
+        api_tokens: true,
+        ..AuthConfig::default()
+    };
     assert!(new(&tokens, None).unwrap_err().contains("data folder"));
 }
 

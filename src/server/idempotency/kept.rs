@@ -59,10 +59,18 @@ impl RecentKeys {
         if self.slots.len() < MAX_KEYS {
             return Ok(());
         }
-        let done = |id: &&Digest32| self.slots.get(*id).is_some_and(|slot| matches!(slot.state, KeyState::Done(_)));
+        let done = |id: &&Digest32| {
+            self.slots
+                .get(*id)
+                .is_some_and(|slot| matches!(slot.state, KeyState::Done(_)))
+        };
         let oldest = self.order.iter().find(done).copied();
-        let oldest =
-            oldest.ok_or_else(|| Error::new(Code::Overloaded, "too many calls with an Idempotency-Key run"))?;
+        let oldest = oldest.ok_or_else(|| {
+            Error::new(
+                Code::Overloaded,
+                "too many calls with an Idempotency-Key run",
+            )
+        })?;
         self.free(&oldest);
         Ok(())
     }
@@ -78,7 +86,9 @@ impl RecentKeys {
     }
 
     pub(super) fn done(&mut self, id: &Digest32, answer: KeptAnswer) {
-        let Some(slot) = self.slots.get_mut(id) else { return };
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
         slot.state = KeyState::Done(Some(answer));
         self.bytes += slot.bytes();
         for id in &self.order {

@@ -22,7 +22,8 @@ const MAX_ANSWER_BYTES: usize = 1 << 20;
 /// How often expired keys are deleted.
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 
-/// The system database, and the keyring that seals answers. Without a keyring, answers are not stored.
+/// The system database, and the keyring that seals answers. Without a keyring, answers are not
+/// stored.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     system: System,
@@ -41,13 +42,18 @@ pub(super) enum Taken {
 
 impl Ledger {
     pub(crate) fn new(system: System, keyring: Option<Arc<KeyRing>>) -> Self {
-        Self { system, replica: OnceCell::new(), keyring, swept_at: AtomicI64::new(i64::MIN) }
+        Self {
+            system,
+            replica: OnceCell::new(),
+            keyring,
+            swept_at: AtomicI64::new(i64::MIN),
+        }
     }
 
     /// Takes a key, or returns the state of its call and whether it was the same request.
     ///
-    /// With `repeatable`, the key of a call whose process is gone is taken over. Else it is unknown what that call did,
-    /// and it is not made again.
+    /// With `repeatable`, the key of a call whose process is gone is taken over. Else it is unknown
+    /// what that call did, and it is not made again.
     ///
     /// # Errors
     /// `overloaded` if the database fails: a call that must not be made twice is not made then.
@@ -61,17 +67,34 @@ impl Ledger {
     ) -> Result<Taken, Error> {
         self.sweep(now).await;
         let (scope, key) = (scope(identity), hex(id));
-        let asked = KeyRequest { scope: &scope, key: &key, digest: request, keep: KEPT_FOR, repeatable };
-        let replica = self.replica.get_or_try_init(|| self.system.replica()).await.map_err(unavailable)?;
-        Ok(match self.system.begin(asked, replica, now).await.map_err(unavailable)? {
-            Begun::New(fence) => Taken::New(fence),
-            Begun::InFlight { digest } => Taken::Known(KeyState::Running, digest == request),
-            Begun::Lost { digest } => Taken::Known(KeyState::Lost, digest == request),
-            Begun::Done { digest, answer } => {
-                let answer = answer.and_then(|sealed| self.unseal(identity, id, &sealed));
-                Taken::Known(KeyState::Done(answer), digest == request)
-            }
-        })
+        let asked = KeyRequest {
+            scope: &scope,
+            key: &key,
+            digest: request,
+            keep: KEPT_FOR,
+            repeatable,
+        };
+        let replica = self
+            .replica
+            .get_or_try_init(|| self.system.replica())
+            .await
+            .map_err(unavailable)?;
+        Ok(
+            match self
+                .system
+                .begin(asked, replica, now)
+                .await
+                .map_err(unavailable)?
+            {
+                Begun::New(fence) => Taken::New(fence),
+                Begun::InFlight { digest } => Taken::Known(KeyState::Running, digest == request),
+                Begun::Lost { digest } => Taken::Known(KeyState::Lost, digest == request),
+                Begun::Done { digest, answer } => {
+                    let answer = answer.and_then(|sealed| self.unseal(identity, id, &sealed));
+                    Taken::Known(KeyState::Done(answer), digest == request)
+                }
+            },
+        )
     }
 
     /// Stores the result of the call, or frees its key if there is none.
@@ -83,9 +106,16 @@ impl Ledger {
         answer: Option<&KeptAnswer>,
         now: Timestamp,
     ) {
-        let kept =
-            |answer| KeptEnd { answer: self.seal(identity, id, answer), expires_at: now.saturating_add(KEPT_FOR) };
-        let end = KeyEnd { scope: scope(identity), key: hex(id), fence, ended: answer.map(kept) };
+        let kept = |answer| KeptEnd {
+            answer: self.seal(identity, id, answer),
+            expires_at: now.saturating_add(KEPT_FOR),
+        };
+        let end = KeyEnd {
+            scope: scope(identity),
+            key: hex(id),
+            fence,
+            ended: answer.map(kept),
+        };
         self.system.end_key(end).await;
     }
 
@@ -94,7 +124,10 @@ impl Ledger {
         let due = Timestamp(before).saturating_add(SWEEP_EVERY) <= now;
         // Only the request that swaps the time sweeps.
         if due
-            && self.swept_at.compare_exchange(before, now.micros(), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            && self
+                .swept_at
+                .compare_exchange(before, now.micros(), Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
             && let Err(error) = self.system.sweep(now).await
         {
             tracing::debug!(%error, "idempotency keys that have ended could not be swept");
@@ -106,12 +139,19 @@ impl Ledger {
         if plain.len() > MAX_ANSWER_BYTES {
             return None;
         }
-        self.keyring.as_ref()?.seal_blob(&Namespace::of_caller(identity), PURPOSE, id, &plain).ok()
+        self.keyring
+            .as_ref()?
+            .seal_blob(&Namespace::of_caller(identity), PURPOSE, id, &plain)
+            .ok()
     }
 
     /// An answer that cannot be decrypted counts as no longer stored.
     fn unseal(&self, identity: &Identity, id: &Digest32, sealed: &[u8]) -> Option<KeptAnswer> {
-        let plain = self.keyring.as_ref()?.open_blob(&Namespace::of_caller(identity), PURPOSE, id, sealed).ok()?;
+        let plain = self
+            .keyring
+            .as_ref()?
+            .open_blob(&Namespace::of_caller(identity), PURPOSE, id, sealed)
+            .ok()?;
         decode(plain)
     }
 }
@@ -122,7 +162,11 @@ fn scope(identity: &Identity) -> String {
 }
 
 fn unavailable(error: StoreError) -> Error {
-    Error::new(Code::Overloaded, "the record of idempotency keys is not available; nothing was done").with_source(error)
+    Error::new(
+        Code::Overloaded,
+        "the record of idempotency keys is not available; nothing was done",
+    )
+    .with_source(error)
 }
 
 /// Encodes an outcome as `+` and its JSON, an error as `-`, its code, a line feed and its message.

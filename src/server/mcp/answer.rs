@@ -29,10 +29,15 @@ struct Link<'a> {
 
 /// Writes the result of a successful call: text, `structuredContent`, and links to its files.
 ///
-/// `structuredContent` is present if the output is an object. `typed` says whether results name their type (since
-/// revision 2026-07-28). The cache status is present only if both gates are open; otherwise there is no trace of the
-/// cache. `position` is that after what the pack wrote.
-pub(crate) fn write_outcome(outcome: &Outcome, typed: bool, position: Option<&DeletePosition>, out: &mut Vec<u8>) {
+/// `structuredContent` is present if the output is an object. `typed` says whether results name
+/// their type (since revision 2026-07-28). The cache status is present only if both gates are open;
+/// otherwise there is no trace of the cache. `position` is that after what the pack wrote.
+pub(crate) fn write_outcome(
+    outcome: &Outcome,
+    typed: bool,
+    position: Option<&DeletePosition>,
+    out: &mut Vec<u8>,
+) {
     let output = outcome.output.bytes();
     out.reserve(output.len() * 5 / 2 + 256);
     begin(typed, outcome.output.as_str(), out);
@@ -46,7 +51,11 @@ pub(crate) fn write_outcome(outcome: &Outcome, typed: bool, position: Option<&De
         out.extend_from_slice(output);
     }
     out.extend_from_slice(b",\"isError\":false");
-    if outcome.cache.is_some() || outcome.session_id.is_some() || position.is_some() || outcome.pending {
+    if outcome.cache.is_some()
+        || outcome.session_id.is_some()
+        || position.is_some()
+        || outcome.pending
+    {
         out.extend_from_slice(b",\"_meta\":{");
         let start = out.len();
         let begin = |name: &str, out: &mut Vec<u8>| {

@@ -44,10 +44,12 @@ pub(crate) struct ToolRun {
     pub(super) is_traced: bool,
 }
 
-/// Returns the call of a pack from a plain message, `None` if rmcp has to check it. `bytes` is the whole message.
+/// Returns the call of a pack from a plain message, `None` if rmcp has to check it. `bytes` is the
+/// whole message.
 ///
-/// Plain: the tool is a pack which the caller may run, the arguments are an object, nothing in `_meta` is unknown, and
-/// no task is asked for. So a cache hit does not pay for a parse of the whole message.
+/// Plain: the tool is a pack which the caller may run, the arguments are an object, nothing in
+/// `_meta` is unknown, and no task is asked for. So a cache hit does not pay for a parse of the
+/// whole message.
 pub(crate) fn plain(
     mcp: &McpState,
     visit: &CallerContext,
@@ -57,29 +59,47 @@ pub(crate) fn plain(
 ) -> Option<ToolRun> {
     let table = mcp.tables.current();
     let entry = table.get(&tool_call.name)?;
-    // A long call may become a task; in a session only rmcp knows whether the client supports tasks.
+    // A long call may become a task; in a session only rmcp knows whether the client supports
+    // tasks.
     let may_be_task = entry.is_long && !meta.declares_no_tasks();
     if entry.has_headers || may_be_task || visit.caller.need_run(&entry.pack).is_err() {
         return None;
     }
-    let call = mcp.call(&visit.caller, entry, raw_arguments(tool_call, bytes)?, meta.cache);
+    let call = mcp.call(
+        &visit.caller,
+        entry,
+        raw_arguments(tool_call, bytes)?,
+        meta.cache,
+    );
     let (is_long, typed) = (entry.is_long, meta.is_self_contained());
     let trace = meta.trace();
     let run = ToolRun::new(Ok(call), is_long, typed);
-    Some(ToolRun { progress: meta.progress, writes: entry.writes(), after: meta.after, trace, ..run })
+    Some(ToolRun {
+        progress: meta.progress,
+        writes: entry.writes(),
+        after: meta.after,
+        trace,
+        ..run
+    })
 }
 
 /// Returns the arguments as a slice of the message's bytes.
 pub(crate) fn raw_arguments(tool_call: &ToolCall<'_>, bytes: &Bytes) -> Option<Bytes> {
     let text = tool_call.arguments()?;
     let inside = bytes.as_ptr_range().contains(&text.as_ptr());
-    Some(if inside { bytes.slice_ref(text.as_bytes()) } else { Bytes::copy_from_slice(text.as_bytes()) })
+    Some(if inside {
+        bytes.slice_ref(text.as_bytes())
+    } else {
+        Bytes::copy_from_slice(text.as_bytes())
+    })
 }
 
 impl ToolRun {
     /// Makes a run that reports no progress and becomes no task.
     pub(crate) fn new(call: Result<Call>, is_long: bool, typed: bool) -> Self {
-        let correlation = call.as_ref().map_or_else(|_| Correlation::current(), |call| call.correlation.clone());
+        let correlation = call
+            .as_ref()
+            .map_or_else(|_| Correlation::current(), |call| call.correlation.clone());
         Self {
             call,
             is_long,
@@ -102,7 +122,13 @@ impl ToolRun {
         }
         self.is_traced = true;
         let named = self.trace.take();
-        self.span = span::begin(mcp.tracer.as_ref(), &mut self.correlation, named, "tools/call", asked);
+        self.span = span::begin(
+            mcp.tracer.as_ref(),
+            &mut self.correlation,
+            named,
+            "tools/call",
+            asked,
+        );
         if let Ok(call) = &mut self.call {
             call.correlation = self.correlation.clone();
         }
@@ -114,7 +140,8 @@ impl ToolRun {
         self.is_traced
     }
 
-    /// Runs the call as [`Self::answer`] does, with its own request id and trace as the current ones.
+    /// Runs the call as [`Self::answer`] does, with its own request id and trace as the current
+    /// ones.
     ///
     /// For tasks and for messages that name a trace.
     pub(crate) async fn answer_correlated(
@@ -125,12 +152,15 @@ impl ToolRun {
         notify: Option<mpsc::Sender<Vec<u8>>>,
     ) -> Option<Vec<u8>> {
         let correlation = self.correlation.clone();
-        correlation.scope(self.answer(mcp, id, cancel, notify)).await
+        correlation
+            .scope(self.answer(mcp, id, cancel, notify))
+            .await
     }
 
     /// Runs the call and returns the JSON-RPC response, `None` if it was cancelled.
     ///
-    /// `id` is the id of the request as it was written. Progress goes to `notify`, always before the response.
+    /// `id` is the id of the request as it was written. Progress goes to `notify`, always before
+    /// the response.
     pub(crate) async fn answer(
         mut self,
         mcp: &McpState,
@@ -160,8 +190,9 @@ impl ToolRun {
 
     /// Runs the call and writes its result, unless it fails.
     ///
-    /// A long pack runs as a job: it takes its turn in the queue and has only its own time limit. Most clients do not
-    /// support tasks, and wait for it. Anonymous callers own no jobs, so theirs runs as an ordinary call.
+    /// A long pack runs as a job: it takes its turn in the queue and has only its own time limit.
+    /// Most clients do not support tasks, and wait for it. Anonymous callers own no jobs, so theirs
+    /// runs as an ordinary call.
     async fn run(
         self,
         mcp: &McpState,
@@ -179,11 +210,21 @@ impl ToolRun {
             return Ok(());
         }
         call.cancel = Some(cancel.clone());
-        let progress = self.progress.zip(notify).map(|(token, notify)| (token, notify, Arc::new(Reports::default())));
-        call.progress = progress.as_ref().map(|(_, _, reports)| Arc::clone(reports) as _);
+        let progress = self
+            .progress
+            .zip(notify)
+            .map(|(token, notify)| (token, notify, Arc::new(Reports::default())));
+        call.progress = progress
+            .as_ref()
+            .map(|(_, _, reports)| Arc::clone(reports) as _);
         let is_job = self.is_long && !call.identity.is_anonymous();
-        let running =
-            async { if is_job { running::as_job(&mcp.engine, call).await } else { mcp.engine.call(call).await } };
+        let running = async {
+            if is_job {
+                running::as_job(&mcp.engine, call).await
+            } else {
+                mcp.engine.call(call).await
+            }
+        };
         let outcome = match progress {
             None => running.await?,
             Some((token, notify, reports)) => {
@@ -192,7 +233,11 @@ impl ToolRun {
                 reporting(&reports, send, running).await?
             }
         };
-        let position = mcp.engine.memory().filter(|_| self.writes).and_then(MemoryControl::position);
+        let position = mcp
+            .engine
+            .memory()
+            .filter(|_| self.writes)
+            .and_then(MemoryControl::position);
         answer::write_outcome(&outcome, self.typed, position.as_ref(), out);
         Ok(())
     }
@@ -202,10 +247,13 @@ fn notification(token: &ProgressToken, report: Report) -> Vec<u8> {
     let mut params = ProgressNotificationParam::new(token.clone(), report.progress);
     params.total = report.total;
     params.message = Some(report.message).filter(|message| !message.is_empty());
-    json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }).to_string().into_bytes()
+    json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params })
+        .to_string()
+        .into_bytes()
 }
 
-/// Takes a call that rmcp checked back to its transport, which runs it: rmcp cannot carry an output without parsing it.
+/// Takes a call that rmcp checked back to its transport, which runs it: rmcp cannot carry an output
+/// without parsing it.
 ///
 /// Its receiver fails if rmcp answers itself.
 pub(crate) type Handback = Arc<Mutex<Option<oneshot::Sender<ToolRun>>>>;

@@ -2,16 +2,17 @@
 
 use futures_util::future::BoxFuture;
 use rmcp::model::{
-    ClientNotification, ClientRequest, ErrorCode, ErrorData, ServerConfig, ServerResult, SubscriptionFilter, Tool,
+    ClientNotification, ClientRequest, ErrorCode, ErrorData, ServerConfig, ServerResult,
+    SubscriptionFilter, Tool,
 };
 use rmcp::service::{DynService, NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 
 /// Handler for requests that packs do not answer. Every [`ServerHandler`] is one.
 ///
-/// It answers other tools and resources, prompts, completion, log levels and subscriptions. Its lists and capabilities
-/// are added to ours. It has no tasks. Every caller can use it, so it must check permissions itself. Its requests pass
-/// the same checks as those of packs.
+/// It answers other tools and resources, prompts, completion, log levels and subscriptions. Its
+/// lists and capabilities are added to ours. It has no tasks. Every caller can use it, so it must
+/// check permissions itself. Its requests pass the same checks as those of packs.
 pub trait Extra: Send + Sync + 'static {
     /// Returns its capabilities.
     fn info(&self) -> ServerConfig;

@@ -2,8 +2,12 @@
 //!
 //! Requests that packs do not answer go to the embedder's [`Extra`](super::Extra).
 
-// Logging and resource subscriptions of earlier revisions are passed on while clients of those revisions use them.
-#![expect(deprecated, reason = "SEP-2577 deprecates them, and clients still use them")]
+// Logging and resource subscriptions of earlier revisions are passed on while clients of those
+// revisions use them.
+#![expect(
+    deprecated,
+    reason = "SEP-2577 deprecates them, and clients still use them"
+)]
 
 mod changes;
 mod prompts;
@@ -15,14 +19,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CancelTaskParams, ClientNotification, ClientRequest, CompleteRequest,
-    CompleteRequestParams, CompleteResult, CustomNotification, CustomRequest, CustomResult, ErrorData,
-    ExtensionCapabilities, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
-    JsonObject, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, PromptsCapability, ReadResourceRequestParams, ReadResourceResponse, ResourcesCapability,
-    ServerConfig, ServerResult, SetLevelRequest, SetLevelRequestParams, SubscribeRequest, SubscribeRequestParams,
-    SubscriptionFilter, TASKS_EXTENSION_ID, Tool, ToolsCapability, UnsubscribeRequest, UnsubscribeRequestParams,
-    UpdateTaskParams,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, ClientNotification, ClientRequest,
+    CompleteRequest, CompleteRequestParams, CompleteResult, CustomNotification, CustomRequest,
+    CustomResult, ErrorData, ExtensionCapabilities, GetPromptRequestParams, GetPromptResponse,
+    GetTaskParams, GetTaskResult, Implementation, JsonObject, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    PromptsCapability, ReadResourceRequestParams, ReadResourceResponse, ResourcesCapability,
+    ServerConfig, ServerResult, SetLevelRequest, SetLevelRequestParams, SubscribeRequest,
+    SubscribeRequestParams, SubscriptionFilter, TASKS_EXTENSION_ID, Tool, ToolsCapability,
+    UnsubscribeRequest, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
@@ -77,10 +82,16 @@ impl Agent {
         request: ClientRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<ServerResult, ErrorData> {
-        self.ask(request, context).await.unwrap_or_else(|| Err(unknown_method()))
+        self.ask(request, context)
+            .await
+            .unwrap_or_else(|| Err(unknown_method()))
     }
 
-    async fn notify(&self, notification: ClientNotification, context: NotificationContext<RoleServer>) {
+    async fn notify(
+        &self,
+        notification: ClientNotification,
+        context: NotificationContext<RoleServer>,
+    ) {
         if let Some(extra) = &self.mcp.extra {
             extra.notification(notification, context).await;
         }
@@ -118,16 +129,29 @@ impl ServerHandler for Agent {
         let mut tools = ToolsCapability::default();
         tools.list_changed = Some(true);
         info.capabilities.tools = Some(tools);
-        info.capabilities.resources.get_or_insert_with(ResourcesCapability::default);
+        info.capabilities
+            .resources
+            .get_or_insert_with(ResourcesCapability::default);
         if super::prompts::are_offered(&self.mcp) {
-            info.capabilities.prompts.get_or_insert_with(PromptsCapability::default);
+            info.capabilities
+                .prompts
+                .get_or_insert_with(PromptsCapability::default);
         }
-        let extensions = info.capabilities.extensions.get_or_insert_with(ExtensionCapabilities::default);
+        let extensions = info
+            .capabilities
+            .extensions
+            .get_or_insert_with(ExtensionCapabilities::default);
         extensions.insert(TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
-        info.server_info = Implementation::new("helmdeck", env!("CARGO_PKG_VERSION")).with_title("helmdeck");
+        info.server_info =
+            Implementation::new("helmdeck", env!("CARGO_PKG_VERSION")).with_title("helmdeck");
         info.instructions = Some(match &self.mcp.place {
-            Some(place) => format!("{INSTRUCTIONS} Relative paths are taken from {}.", place.folder.display()),
-            None => format!("{INSTRUCTIONS} Paths have to be absolute: this server has no folder in common with you."),
+            Some(place) => format!(
+                "{INSTRUCTIONS} Relative paths are taken from {}.",
+                place.folder.display()
+            ),
+            None => format!(
+                "{INSTRUCTIONS} Paths have to be absolute: this server has no folder in common with you."
+            ),
         });
         info
     }
@@ -135,7 +159,10 @@ impl ServerHandler for Agent {
     /// rmcp needs the schema to check the headers that repeat a call's arguments.
     fn get_tool(&self, name: &str) -> Option<Tool> {
         let table = self.mcp.tables.current();
-        match table.get(name).filter(|entry| state::is_for_visitor(&entry.pack)) {
+        match table
+            .get(name)
+            .filter(|entry| state::is_for_visitor(&entry.pack))
+        {
             Some(entry) => Some(entry.tool.clone()),
             None => self.mcp.extra.as_ref()?.tool(name),
         }
@@ -203,7 +230,11 @@ impl ServerHandler for Agent {
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         expect_kind!(
-            self.pass(ClientRequest::CompleteRequest(CompleteRequest::new(request)), context).await,
+            self.pass(
+                ClientRequest::CompleteRequest(CompleteRequest::new(request)),
+                context
+            )
+            .await,
             CompleteResult
         )
     }
@@ -213,7 +244,13 @@ impl ServerHandler for Agent {
         request: SetLevelRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        done!(self.pass(ClientRequest::SetLevelRequest(SetLevelRequest::new(request)), context).await)
+        done!(
+            self.pass(
+                ClientRequest::SetLevelRequest(SetLevelRequest::new(request)),
+                context
+            )
+            .await
+        )
     }
 
     async fn subscribe(
@@ -221,7 +258,13 @@ impl ServerHandler for Agent {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        done!(self.pass(ClientRequest::SubscribeRequest(SubscribeRequest::new(request)), context).await)
+        done!(
+            self.pass(
+                ClientRequest::SubscribeRequest(SubscribeRequest::new(request)),
+                context
+            )
+            .await
+        )
     }
 
     async fn unsubscribe(
@@ -229,7 +272,13 @@ impl ServerHandler for Agent {
         request: UnsubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        done!(self.pass(ClientRequest::UnsubscribeRequest(UnsubscribeRequest::new(request)), context).await)
+        done!(
+            self.pass(
+                ClientRequest::UnsubscribeRequest(UnsubscribeRequest::new(request)),
+                context
+            )
+            .await
+        )
     }
 
     async fn get_task(
@@ -238,7 +287,9 @@ impl ServerHandler for Agent {
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         let visit = CallerContext::of(&context.extensions)?;
-        tasks::get(&self.mcp, &visit.caller, &request.task_id).await.map(GetTaskResult::new)
+        tasks::get(&self.mcp, &visit.caller, &request.task_id)
+            .await
+            .map(GetTaskResult::new)
     }
 
     async fn update_task(
@@ -246,7 +297,12 @@ impl ServerHandler for Agent {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        tasks::update(&self.mcp, &CallerContext::of(&context.extensions)?.caller, &request.task_id).await
+        tasks::update(
+            &self.mcp,
+            &CallerContext::of(&context.extensions)?.caller,
+            &request.task_id,
+        )
+        .await
     }
 
     async fn cancel_task(
@@ -254,7 +310,12 @@ impl ServerHandler for Agent {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        tasks::cancel(&self.mcp, &CallerContext::of(&context.extensions)?.caller, &request.task_id).await
+        tasks::cancel(
+            &self.mcp,
+            &CallerContext::of(&context.extensions)?.caller,
+            &request.task_id,
+        )
+        .await
     }
 
     /// Handles custom requests. rmcp also passes standard methods with unsuitable parameters here.
@@ -264,13 +325,28 @@ impl ServerHandler for Agent {
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         if is_ours(&request.method) {
-            return Err(ErrorData::invalid_params(format!("Invalid params of {}", request.method), None));
+            return Err(ErrorData::invalid_params(
+                format!("Invalid params of {}", request.method),
+                None,
+            ));
         }
-        expect_kind!(self.pass(ClientRequest::CustomRequest(request), context).await, CustomResult)
+        expect_kind!(
+            self.pass(ClientRequest::CustomRequest(request), context)
+                .await,
+            CustomResult
+        )
     }
 
-    async fn on_custom_notification(&self, notification: CustomNotification, context: NotificationContext<RoleServer>) {
-        self.notify(ClientNotification::CustomNotification(notification), context).await;
+    async fn on_custom_notification(
+        &self,
+        notification: CustomNotification,
+        context: NotificationContext<RoleServer>,
+    ) {
+        self.notify(
+            ClientNotification::CustomNotification(notification),
+            context,
+        )
+        .await;
     }
 
     /// Earlier revisions notify every session; since 2026-07-28 a client subscribes.
@@ -278,7 +354,10 @@ impl ServerHandler for Agent {
         self.follow_changes(context).await;
     }
 
-    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
         self.accept_filter(requested)
     }
 

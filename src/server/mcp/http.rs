@@ -1,6 +1,7 @@
 //! MCP over streamable HTTP, at `/mcp`: limits and checks, then a call of a pack or rmcp.
 //!
-//! Sessions exist for the revisions before 2026-07-28 only; since then each request is self-contained.
+//! Sessions exist for the revisions before 2026-07-28 only; since then each request is
+//! self-contained.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -101,7 +102,14 @@ impl Mcp {
             settings,
         );
         let (max_body_bytes, body_timeout) = (server.max_body_bytes, server.body_timeout);
-        Self(Arc::new(Inner { mcp, sessions, service, stop, max_body_bytes, body_timeout }))
+        Self(Arc::new(Inner {
+            mcp,
+            sessions,
+            service,
+            stop,
+            max_body_bytes,
+            body_timeout,
+        }))
     }
 
     /// Ends the streams of clients that only listen; running calls continue.
@@ -124,9 +132,18 @@ impl Mcp {
 
     /// Answers one request.
     ///
-    /// Its permit is released when the answer is sent, or at once if the request only opens a stream.
-    pub(crate) async fn handle(&self, caller: Caller, permit: Option<Admission>, request: Request<Body>) -> Response {
-        self.0.handle(caller, permit, request).await.unwrap_or_else(IntoResponse::into_response)
+    /// Its permit is released when the answer is sent, or at once if the request only opens a
+    /// stream.
+    pub(crate) async fn handle(
+        &self,
+        caller: Caller,
+        permit: Option<Admission>,
+        request: Request<Body>,
+    ) -> Response {
+        self.0
+            .handle(caller, permit, request)
+            .await
+            .unwrap_or_else(IntoResponse::into_response)
     }
 }
 
@@ -145,19 +162,34 @@ impl Inner {
         request: Request<Body>,
     ) -> Result<Response, Problem> {
         let (mut parts, body) = request.into_parts();
-        let validity = parts.extensions.get::<Validity>().cloned().unwrap_or_default();
-        let sessionless =
-            text(&parts.headers, &REVISION).is_some_and(|it| it >= ProtocolVersion::NO_INITIALIZE.as_str());
+        let validity = parts
+            .extensions
+            .get::<Validity>()
+            .cloned()
+            .unwrap_or_default();
+        let sessionless = text(&parts.headers, &REVISION)
+            .is_some_and(|it| it >= ProtocolVersion::NO_INITIALIZE.as_str());
         let identity = session_header::narrowed(&parts.headers, &caller.identity)?;
         let caller = Caller { identity, ..caller };
-        let mut asking = Asking { visit: CallerContext::new(caller, validity), session: None, permit };
+        let mut asking = Asking {
+            visit: CallerContext::new(caller, validity),
+            session: None,
+            permit,
+        };
         if sessionless {
             parts.headers.remove(SESSION);
         } else if parts.headers.contains_key(SESSION) {
             let id = text(&parts.headers, &SESSION).unwrap_or_default();
-            let session = self.sessions.find(id, &asking.visit.caller, &asking.visit.validity).await?;
-            let session =
-                session.ok_or_else(|| Problem::new(Code::NotFound, "there is no such MCP session; begin a new one"))?;
+            let session = self
+                .sessions
+                .find(id, &asking.visit.caller, &asking.visit.validity)
+                .await?;
+            let session = session.ok_or_else(|| {
+                Problem::new(
+                    Code::NotFound,
+                    "there is no such MCP session; begin a new one",
+                )
+            })?;
             parts.headers.insert(SESSION, header(session.id())?);
             asking.visit.caller = session.caller(&asking.visit.caller);
             let latest = Arc::clone(&session);
@@ -182,7 +214,11 @@ impl Inner {
         {
             return Problem::from(error).into_response();
         }
-        let response = Box::pin(self.service.handle(self.request(parts, Bytes::new(), asking))).await;
+        let response = Box::pin(
+            self.service
+                .handle(self.request(parts, Bytes::new(), asking)),
+        )
+        .await;
         match session {
             Some(session) if deletes => {
                 self.sessions.close(session.id()).await;
@@ -196,21 +232,41 @@ impl Inner {
         }
     }
 
-    async fn post(self: &Arc<Self>, parts: Parts, body: Body, mut asking: Asking) -> Result<Response, Problem> {
+    async fn post(
+        self: &Arc<Self>,
+        parts: Parts,
+        body: Body,
+        mut asking: Asking,
+    ) -> Result<Response, Problem> {
         let slot = asking.permit.as_ref().map(|permit| &permit.slot);
-        let bytes = body::read(&parts.headers, body, self.max_body_bytes, self.body_timeout, slot).await?;
+        let bytes = body::read(
+            &parts.headers,
+            body,
+            self.max_body_bytes,
+            self.body_timeout,
+            slot,
+        )
+        .await?;
         match message::read(&bytes) {
             Err(refusal) => return Ok(refused(&refusal).map(Body::new)),
             Ok(Message::Request { id, method, params }) if method == "tools/call" => {
                 let call = ToolCall::read(params);
                 return Ok(self.call(parts, &bytes, asking, &id, call.as_ref()).await);
             }
-            Ok(Message::Request { id, method, .. }) if method == "initialize" && has_no_handshake(&parts.headers) => {
-                let unknown = "Method not found: initialize; this revision has no handshake".to_owned();
-                let refusal = Refusal { code: ErrorCode::METHOD_NOT_FOUND, message: unknown };
+            Ok(Message::Request { id, method, .. })
+                if method == "initialize" && has_no_handshake(&parts.headers) =>
+            {
+                let unknown =
+                    "Method not found: initialize; this revision has no handshake".to_owned();
+                let refusal = Refusal {
+                    code: ErrorCode::METHOD_NOT_FOUND,
+                    message: unknown,
+                };
                 return Ok(json(StatusCode::NOT_FOUND, refusal.to_json_for(&id)).map(Body::new));
             }
-            Ok(Message::Request { method, .. }) if method == "initialize" && asking.session.is_none() => {
+            Ok(Message::Request { method, .. })
+                if method == "initialize" && asking.session.is_none() =>
+            {
                 return Arc::clone(self).begin(parts, bytes.clone(), asking).await;
             }
             Ok(Message::Request { id, method, params }) => {
@@ -219,8 +275,18 @@ impl Inner {
                 asking.permit = None;
                 let mut correlation = Correlation::current();
                 let asked = || asked(&parts.headers, &id, None);
-                let named = self.mcp.tracer.as_ref().and_then(|_| message::trace(params));
-                let span = span::begin(self.mcp.tracer.as_ref(), &mut correlation, named, &method, asked);
+                let named = self
+                    .mcp
+                    .tracer
+                    .as_ref()
+                    .and_then(|_| message::trace(params));
+                let span = span::begin(
+                    self.mcp.tracer.as_ref(),
+                    &mut correlation,
+                    named,
+                    &method,
+                    asked,
+                );
                 let response = match span {
                     Some(_) => Box::pin(correlation.scope(self.pass(parts, &bytes, asking))).await,
                     None => self.pass(parts, &bytes, asking).await,
@@ -241,8 +307,14 @@ impl Inner {
 
     /// Begins a session in a separate task, which runs to its end even if the client disconnects.
     ///
-    /// Otherwise a session could exist in rmcp's record and not in ours, and nothing would ever end it.
-    async fn begin(self: Arc<Self>, parts: Parts, bytes: Bytes, asking: Asking) -> Result<Response, Problem> {
+    /// Otherwise a session could exist in rmcp's record and not in ours, and nothing would ever end
+    /// it.
+    async fn begin(
+        self: Arc<Self>,
+        parts: Parts,
+        bytes: Bytes,
+        asking: Asking,
+    ) -> Result<Response, Problem> {
         let (answer, answered) = oneshot::channel();
         tokio::spawn(async move {
             let (caller, validity) = (asking.visit.caller.clone(), asking.visit.validity.clone());
@@ -253,7 +325,14 @@ impl Inner {
                     let mut response = self.pass(parts, &bytes, asking).await;
                     let id = text(response.headers(), &SESSION).map(str::to_owned);
                     begun = id.clone();
-                    let bound = self.bind(place, id.as_deref(), &bytes, &caller, validity, &mut response);
+                    let bound = self.bind(
+                        place,
+                        id.as_deref(),
+                        &bytes,
+                        &caller,
+                        validity,
+                        &mut response,
+                    );
                     bound.map(|()| response)
                 }
             };
@@ -264,11 +343,14 @@ impl Inner {
                 self.sessions.close(&id).await;
             }
         });
-        let begun = answered.await.unwrap_or_else(|_| Err(Problem::new(Code::Internal, "the session could not begin")));
+        let begun = answered
+            .await
+            .unwrap_or_else(|_| Err(Problem::new(Code::Internal, "the session could not begin")));
         begun.map(|response| response.map(Body::new))
     }
 
-    /// Binds the session that rmcp began, if it did, and puts its id for the client into the answer.
+    /// Binds the session that rmcp began, if it did, and puts its id for the client into the
+    /// answer.
     fn bind(
         &self,
         place: Reservation,
@@ -295,21 +377,34 @@ impl Inner {
         id: &Id<'_>,
         call: Option<&ToolCall<'_>>,
     ) -> Response {
-        // In a session, a client cancels a call by its id. Without a session it disconnects, which drops this future.
+        // In a session, a client cancels a call by its id. Without a session it disconnects, which
+        // drops this future.
         let started = match &asking.session {
             None => None,
             Some(session) => match session.running.start(&id.value) {
                 Ok(started) => Some(started),
                 Err(Unstarted::Cancelled) => return nothing(),
                 Err(Unstarted::Taken) => {
-                    return json(StatusCode::BAD_REQUEST, Refusal::id_in_use().to_json_for(id)).map(Body::new);
+                    return json(
+                        StatusCode::BAD_REQUEST,
+                        Refusal::id_in_use().to_json_for(id),
+                    )
+                    .map(Body::new);
                 }
             },
         };
-        let asked = self.mcp.tracer.as_ref().map(|_| asked(&parts.headers, id, call.map(|call| &*call.name)));
-        let cancel = started.as_ref().map_or_else(CancellationToken::new, |started| started.cancel.clone());
+        let asked = self
+            .mcp
+            .tracer
+            .as_ref()
+            .map(|_| asked(&parts.headers, id, call.map(|call| &*call.name)));
+        let cancel = started
+            .as_ref()
+            .map_or_else(CancellationToken::new, |started| started.cancel.clone());
         let plain = call.and_then(|call| {
-            let meta = call.meta().filter(|meta| in_order(&parts.headers, &asking, call, meta))?;
+            let meta = call
+                .meta()
+                .filter(|meta| in_order(&parts.headers, &asking, call, meta))?;
             call::plain(&self.mcp, &asking.visit, call, meta, bytes)
         });
         // The answer may be streamed: a client that drops the stream has disconnected too.
@@ -341,13 +436,24 @@ impl Inner {
     }
 
     /// Answers a call that may report progress: a stream of its notifications, and the response.
-    fn stream<K: Send + 'static>(&self, run: ToolRun, id: &str, cancel: CancellationToken, kept: K) -> Response {
+    fn stream<K: Send + 'static>(
+        &self,
+        run: ToolRun,
+        id: &str,
+        cancel: CancellationToken,
+        kept: K,
+    ) -> Response {
         let (notify, mut notifications) = mpsc::channel(1);
         let (mcp, id) = (Arc::clone(&self.mcp), id.to_owned());
-        // In its own task, so that it runs before the client reads the stream. The end of `kept` cancels it.
-        let call = tokio::spawn(async move { run.answer_correlated(&mcp, &id, &cancel, Some(notify)).await });
+        // In its own task, so that it runs before the client reads the stream. The end of `kept`
+        // cancels it.
+        let call = tokio::spawn(async move {
+            run.answer_correlated(&mcp, &id, &cancel, Some(notify))
+                .await
+        });
         let response = stream::once(call).filter_map(async |answer| answer.ok().flatten());
-        let texts = stream::poll_fn(move |context| notifications.poll_recv(context)).chain(response);
+        let texts =
+            stream::poll_fn(move |context| notifications.poll_recv(context)).chain(response);
         let events = texts.map(move |text: Vec<u8>| {
             let _kept = &kept;
             Ok::<_, Infallible>(Event::default().data(String::from_utf8_lossy(&text)))
@@ -363,7 +469,14 @@ impl Inner {
         }
         let visit = asking.visit.clone();
         // Boxed, so that a plain call does not carry the size of rmcp.
-        visiting(&visit, Box::pin(self.service.handle(self.request(parts, bytes.clone(), asking)))).await
+        visiting(
+            &visit,
+            Box::pin(
+                self.service
+                    .handle(self.request(parts, bytes.clone(), asking)),
+            ),
+        )
+        .await
     }
 
     fn request(&self, mut parts: Parts, bytes: Bytes, asking: Asking) -> Request<Full<Bytes>> {
@@ -375,20 +488,35 @@ impl Inner {
 /// Returns what the span of a request shows.
 fn asked(headers: &HeaderMap, id: &Id<'_>, tool: Option<&str>) -> Asked {
     let revision = text(headers, &REVISION).map(str::to_owned);
-    Asked { id: id.value.to_string(), tool: tool.map(str::to_owned), revision, http: true }
+    Asked {
+        id: id.value.to_string(),
+        tool: tool.map(str::to_owned),
+        revision,
+        http: true,
+    }
 }
 
 /// Says whether the headers of a call are acceptable.
 ///
 /// A call without a session must repeat its parameters in headers (SEP-2243).
-fn in_order(headers: &HeaderMap, asking: &Asking, call: &ToolCall<'_>, meta: &CallMeta<'_>) -> bool {
-    let accepts =
-        |wanted: &str| text(headers, &ACCEPT).is_some_and(|it| it.split(',').any(|kind| kind.trim() == wanted));
+fn in_order(
+    headers: &HeaderMap,
+    asking: &Asking,
+    call: &ToolCall<'_>,
+    meta: &CallMeta<'_>,
+) -> bool {
+    let accepts = |wanted: &str| {
+        text(headers, &ACCEPT).is_some_and(|it| it.split(',').any(|kind| kind.trim() == wanted))
+    };
     let kind = text(headers, &CONTENT_TYPE).and_then(|kind| kind.split(';').next());
     let revision = text(headers, &REVISION);
     let says = match &asking.session {
         Some(_) => {
-            let known = |it: &str| ProtocolVersion::KNOWN_VERSIONS.iter().any(|known| known.as_str() == it);
+            let known = |it: &str| {
+                ProtocolVersion::KNOWN_VERSIONS
+                    .iter()
+                    .any(|known| known.as_str() == it)
+            };
             meta.revision.is_none() && (revision.is_none_or(known))
         }
         None => {
@@ -405,13 +533,16 @@ fn in_order(headers: &HeaderMap, asking: &Asking, call: &ToolCall<'_>, meta: &Ca
 
 /// Says whether a request names a supported revision without a handshake.
 fn has_no_handshake(headers: &HeaderMap) -> bool {
-    let known = ProtocolVersion::KNOWN_VERSIONS.iter().filter(|known| **known >= ProtocolVersion::NO_INITIALIZE);
+    let known = ProtocolVersion::KNOWN_VERSIONS
+        .iter()
+        .filter(|known| **known >= ProtocolVersion::NO_INITIALIZE);
     text(headers, &REVISION).is_some_and(|it| known.into_iter().any(|known| known.as_str() == it))
 }
 
 /// Returns a session id as a header.
 fn header(id: &str) -> Result<HeaderValue, Problem> {
-    HeaderValue::from_str(id).map_err(|_| Problem::new(Code::Internal, "the session id is no header value"))
+    HeaderValue::from_str(id)
+        .map_err(|_| Problem::new(Code::Internal, "the session id is no header value"))
 }
 
 /// Returns the value of a header that occurs exactly once.
@@ -438,6 +569,8 @@ fn json(status: StatusCode, text: Vec<u8>) -> Boxed {
 fn nothing() -> Response {
     let mut response = Response::new(Body::empty());
     response.headers_mut().insert(CONTENT_TYPE, EVENTS);
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response
 }

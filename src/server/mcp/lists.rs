@@ -15,8 +15,8 @@ const MARK: &str = "after:";
 
 /// Returns one page of a sorted list: the items after the cursor, and the next cursor.
 ///
-/// There is no next cursor after the last page. A cursor names the item before the page, so that no item is skipped or
-/// repeated when others are added or removed.
+/// There is no next cursor after the last page. A cursor names the item before the page, so that no
+/// item is skipped or repeated when others are added or removed.
 pub(crate) fn page<'a, T>(
     items: impl Iterator<Item = T>,
     name: impl Fn(&T) -> &'a str,
@@ -26,7 +26,9 @@ pub(crate) fn page<'a, T>(
     let after = match request.and_then(|request| request.cursor.as_deref()) {
         None => None,
         Some(cursor) => Some(
-            cursor.strip_prefix(MARK).ok_or_else(|| ErrorData::invalid_params("the cursor is none of ours", None))?,
+            cursor
+                .strip_prefix(MARK)
+                .ok_or_else(|| ErrorData::invalid_params("the cursor is none of ours", None))?,
         ),
     };
     let mut rest = items.filter(|item| after.is_none_or(|after| name(item) > after));
@@ -46,7 +48,12 @@ mod tests {
     fn pages_follow_each_other_and_survive_changes_in_between() {
         let of = |items: &'static [&'static str], cursor: Option<&str>| {
             let request = PaginatedRequestParams::default().with_cursor(cursor.map(str::to_owned));
-            page(items.iter().copied(), |item: &&'static str| item, Some(&request), 2)
+            page(
+                items.iter().copied(),
+                |item: &&'static str| item,
+                Some(&request),
+                2,
+            )
         };
         let (first, next) = of(&["a", "b", "c", "d"], None).unwrap();
         assert_eq!((first, next.as_deref()), (vec!["a", "b"], Some("after:b")));

@@ -1,7 +1,8 @@
-//! The MCP transport: packs as tools, with resources about them, over streamable HTTP and over stdio.
+//! The MCP transport: packs as tools, with resources about them, over streamable HTTP and over
+//! stdio.
 //!
-//! rmcp implements the protocol. Calls of packs are run and written in `call`, so that an output is never parsed again:
-//! plain ones bypass rmcp, all others are checked by it and handed back.
+//! rmcp implements the protocol. Calls of packs are run and written in `call`, so that an output is
+//! never parsed again: plain ones bypass rmcp, all others are checked by it and handed back.
 
 mod answer;
 mod call;

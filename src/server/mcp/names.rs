@@ -20,10 +20,13 @@ impl Names {
         let mut out = String::new();
         let (mut done, mut at) = (0, 0);
         while let Some(start) = text[at..].find(is_of_name).map(|found| at + found) {
-            let end = text[start..].find(|c| !is_of_name(c)).map_or(text.len(), |found| start + found);
+            let end = text[start..]
+                .find(|c| !is_of_name(c))
+                .map_or(text.len(), |found| start + found);
             let word = text[start..end].trim_end_matches(['.', '-']);
             // `a/b.c` is a path, and `x@b.c` an address.
-            let alone = !text[..start].ends_with(['/', '@', '~']) && !text[end..].starts_with(['/', '@']);
+            let alone =
+                !text[..start].ends_with(['/', '@', '~']) && !text[end..].starts_with(['/', '@']);
             if alone && word.contains('.') && self.0.contains(word) {
                 out.push_str(&text[done..start]);
                 out.push_str(&word.replace('.', "__"));
@@ -74,9 +77,18 @@ mod tests {
         let packs = ["github.search", "repo.map"].map(|name| PackName::new(name).unwrap());
         let names = Names::new(packs.iter());
         for (text, expected) in [
-            ("use github.search for that.", "use github__search for that."),
-            ("github.search, `repo.map`; repo.map.", "github__search, `repo__map`; repo__map."),
-            ("see x/repo.map, repo.mapper, a.repo.map, repo.map@v1 and repo.", ""),
+            (
+                "use github.search for that.",
+                "use github__search for that.",
+            ),
+            (
+                "github.search, `repo.map`; repo.map.",
+                "github__search, `repo__map`; repo__map.",
+            ),
+            (
+                "see x/repo.map, repo.mapper, a.repo.map, repo.map@v1 and repo.",
+                "",
+            ),
         ] {
             let expected = if expected.is_empty() { text } else { expected };
             assert_eq!(names.in_text(text), expected);

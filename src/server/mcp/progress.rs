@@ -41,7 +41,9 @@ struct State {
 impl ProgressSink for Reports {
     fn report(&self, percent: Option<f32>, message: &str) {
         let mut state = self.state.lock();
-        let Some(report) = next(state.last.as_ref(), percent.map(f64::from), message) else { return };
+        let Some(report) = next(state.last.as_ref(), percent.map(f64::from), message) else {
+            return;
+        };
         state.last = Some(report.clone());
         state.waiting = Some(report);
         drop(state);
@@ -50,15 +52,35 @@ impl ProgressSink for Reports {
 }
 
 fn next(last: Option<&Report>, percent: Option<f64>, message: &str) -> Option<Report> {
-    let percent = percent.filter(|percent| percent.is_finite()).map(|percent| percent.clamp(0.0, 100.0));
-    let report = |progress, total| Some(Report { progress, total, message: message.to_owned() });
+    let percent = percent
+        .filter(|percent| percent.is_finite())
+        .map(|percent| percent.clamp(0.0, 100.0));
+    let report = |progress, total| {
+        Some(Report {
+            progress,
+            total,
+            message: message.to_owned(),
+        })
+    };
     match (last, percent) {
         (None, None) => report(1.0, None),
         (None, Some(percent)) => report(percent, Some(100.0)),
         (Some(last), Some(percent)) if percent > last.progress => report(percent, Some(100.0)),
         (Some(last), _) if last.message == message => None,
-        (Some(Report { progress, total: None, .. }), _) => report(progress + 1.0, None),
-        (Some(Report { progress, total, .. }), _) => report(progress + NUDGE, *total),
+        (
+            Some(Report {
+                progress,
+                total: None,
+                ..
+            }),
+            _,
+        ) => report(progress + 1.0, None),
+        (
+            Some(Report {
+                progress, total, ..
+            }),
+            _,
+        ) => report(progress + NUDGE, *total),
     }
 }
 
@@ -74,7 +96,10 @@ impl Reports {
         loop {
             let due = {
                 let state = self.state.lock();
-                state.waiting.as_ref().map(|_| state.sent_at.map(|at| at + PAUSE))
+                state
+                    .waiting
+                    .as_ref()
+                    .map(|_| state.sent_at.map(|at| at + PAUSE))
             };
             match due {
                 None => self.wake.notified().await,
@@ -139,12 +164,28 @@ mod tests {
             reports.report(percent, message);
             seen.extend(reports.take());
         }
-        assert!(seen.windows(2).all(|pair| pair[0].progress < pair[1].progress), "{seen:?}");
-        assert_eq!(seen.iter().map(|report| report.message.as_str()).collect::<String>(), "abcc");
+        assert!(
+            seen.windows(2)
+                .all(|pair| pair[0].progress < pair[1].progress),
+            "{seen:?}"
+        );
+        assert_eq!(
+            seen.iter()
+                .map(|report| report.message.as_str())
+                .collect::<String>(),
+            "abcc"
+        );
         assert!(seen.iter().all(|report| report.total == Some(100.0)));
         let counted = Reports::default();
         counted.report(None, "a");
-        assert_eq!(counted.take(), Some(Report { progress: 1.0, total: None, message: "a".to_owned() }));
+        assert_eq!(
+            counted.take(),
+            Some(Report {
+                progress: 1.0,
+                total: None,
+                message: "a".to_owned()
+            })
+        );
         counted.report(None, "b");
         assert_eq!(counted.take().unwrap().progress, 2.0);
     }
@@ -168,7 +209,10 @@ mod tests {
         assert_eq!(reporting(&reports, send, work).await, "done");
         let sent = sent.into_inner();
         assert!((4..=8).contains(&sent.len()), "{sent:?}");
-        assert!(sent.windows(2).all(|pair| pair[0].progress < pair[1].progress));
+        assert!(
+            sent.windows(2)
+                .all(|pair| pair[0].progress < pair[1].progress)
+        );
         assert_eq!(sent.last().unwrap().message, "nearly");
     }
 

@@ -23,12 +23,21 @@ pub(crate) fn are_offered(mcp: &McpState) -> bool {
 
 /// Returns the prompts of a caller, sorted by name.
 pub(crate) fn list(mcp: &McpState, caller: &Caller) -> Vec<Prompt> {
-    let prime = Prompt::new(PRIME.0, Some("The briefing of the project: what a new session has to know"), None);
-    let next = PromptArgument::new(NEXT).with_description("The next step, in one line").with_required(false);
+    let prime = Prompt::new(
+        PRIME.0,
+        Some("The briefing of the project: what a new session has to know"),
+        None,
+    );
+    let next = PromptArgument::new(NEXT)
+        .with_description("The next step, in one line")
+        .with_required(false);
     let done = "Finish the work: checkpoint, close the issue, store what was learned, and name the next step";
     let done = Prompt::new(DONE.0, Some(done), Some(vec![next]));
     let all = [(DONE, done), (PRIME, prime)];
-    all.into_iter().filter(|((_, pack), _)| may_ask(mcp, caller, pack)).map(|(_, prompt)| prompt).collect()
+    all.into_iter()
+        .filter(|((_, pack), _)| may_ask(mcp, caller, pack))
+        .map(|(_, prompt)| prompt)
+        .collect()
 }
 
 /// Returns a prompt. `None` if it is none of ours, or the caller has no such prompt.
@@ -46,13 +55,18 @@ pub(crate) async fn get(
         let primed = ask(mcp, caller, PRIME.1, "{}".to_owned()).await?;
         primed["text"].as_str().unwrap_or_default().to_owned()
     } else if offered(DONE) {
-        let next =
-            arguments.and_then(|arguments| arguments.get(NEXT)).and_then(|next| next.as_str()).unwrap_or_default();
+        let next = arguments
+            .and_then(|arguments| arguments.get(NEXT))
+            .and_then(|next| next.as_str())
+            .unwrap_or_default();
         finish(&next.chars().take(MAX_NEXT).collect::<String>())
     } else {
         return Ok(None);
     };
-    Ok(Some(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)])))
+    Ok(Some(GetPromptResult::new(vec![PromptMessage::new_text(
+        Role::User,
+        text,
+    )])))
 }
 
 fn finish(next: &str) -> String {

@@ -42,27 +42,60 @@ struct Summary {
 
 /// Returns the resources that a caller can read, sorted by address.
 ///
-/// They include the results of the caller's newest jobs. Resources of the memory need a memory that the caller may
-/// read.
+/// They include the results of the caller's newest jobs. Resources of the memory need a memory that
+/// the caller may read.
 pub(crate) async fn list(mcp: &McpState, caller: &Caller) -> Vec<Resource> {
     let resource = |uri: &str, name: &str, media_type: &str, description: &str| {
-        Resource::new(uri, name).with_description(description).with_mime_type(media_type)
+        Resource::new(uri, name)
+            .with_description(description)
+            .with_mime_type(media_type)
     };
     let mut all = Vec::with_capacity(4);
-    all.push(resource(uri::GUIDE, "guide", MARKDOWN, "Which pack to use for what"));
+    all.push(resource(
+        uri::GUIDE,
+        "guide",
+        MARKDOWN,
+        "Which pack to use for what",
+    ));
     if let Ok(jobs) = jobs(mcp, caller).await {
-        all.push(resource(uri::JOBS, "my-jobs", JSON, "Your jobs: how each stands, and how it ended"));
-        let mut results: Vec<Resource> =
-            jobs.jobs.iter().filter(|job| job.state.is_final()).take(MAX_RESULTS).map(result).collect();
+        all.push(resource(
+            uri::JOBS,
+            "my-jobs",
+            JSON,
+            "Your jobs: how each stands, and how it ended",
+        ));
+        let mut results: Vec<Resource> = jobs
+            .jobs
+            .iter()
+            .filter(|job| job.state.is_final())
+            .take(MAX_RESULTS)
+            .map(result)
+            .collect();
         results.sort_by(|a, b| a.uri.cmp(&b.uri));
         all.append(&mut results);
     }
     if memory(mcp, caller).is_ok() {
-        all.push(resource(uri::MEMORY, "my-memory", JSON, "What is kept about you: facts, without their values"));
+        all.push(resource(
+            uri::MEMORY,
+            "my-memory",
+            JSON,
+            "What is kept about you: facts, without their values",
+        ));
     }
-    all.push(resource(uri::PACKS, "packs", JSON, "The packs that you may run"));
+    all.push(resource(
+        uri::PACKS,
+        "packs",
+        JSON,
+        "The packs that you may run",
+    ));
     for (address, name, pack, media_type, description) in [
-        (uri::PLANS, "plans", SEAM_PLANS, JSON, "The plans of the project: where they lie, and how they stand"),
+        (
+            uri::PLANS,
+            "plans",
+            SEAM_PLANS,
+            JSON,
+            "The plans of the project: where they lie, and how they stand",
+        ),
         (
             uri::RECALL,
             "recall",
@@ -105,46 +138,91 @@ pub(crate) fn templates(mcp: &McpState) -> Vec<ResourceTemplate> {
 /// Reads a resource, `None` if the address is not one of ours.
 ///
 /// # Errors
-/// `forbidden` or `unauthenticated` for a pack that the caller may not run, whether it exists or not; `not_found` for a
-/// pack that does not exist, and for a file that does not exist or that belongs to another caller; any error of the
-/// memory.
-pub(crate) async fn read(mcp: &McpState, caller: &Caller, address: &str) -> Result<Option<ReadResourceResult>> {
-    let Some(place) = uri::parse(address) else { return Ok(None) };
-    let text = |text: String, media_type: &str| ResourceContents::text(text, address).with_mime_type(media_type);
+/// `forbidden` or `unauthenticated` for a pack that the caller may not run, whether it exists or
+/// not; `not_found` for a pack that does not exist, and for a file that does not exist or that
+/// belongs to another caller; any error of the memory.
+pub(crate) async fn read(
+    mcp: &McpState,
+    caller: &Caller,
+    address: &str,
+) -> Result<Option<ReadResourceResult>> {
+    let Some(place) = uri::parse(address) else {
+        return Ok(None);
+    };
+    let text = |text: String, media_type: &str| {
+        ResourceContents::text(text, address).with_mime_type(media_type)
+    };
     let (contents, ttl_ms) = match place {
-        ResourceUri::Packs => (text(json(&summaries(&packs(mcp, caller)))?, JSON), LIST_TTL_MS),
+        ResourceUri::Packs => (
+            text(json(&summaries(&packs(mcp, caller)))?, JSON),
+            LIST_TTL_MS,
+        ),
         ResourceUri::Guide => (text(guide(&packs(mcp, caller)), MARKDOWN), LIST_TTL_MS),
         ResourceUri::Pack(name) => (text(json(&pack(mcp, caller, &name)?)?, JSON), LIST_TTL_MS),
         ResourceUri::Memory => {
             let facts = memory(mcp, caller)?.facts(&caller.identity)?;
-            let wanted = ListFacts { limit: Some(MAX_FACTS), ..ListFacts::default() };
+            let wanted = ListFacts {
+                limit: Some(MAX_FACTS),
+                ..ListFacts::default()
+            };
             (text(json(&facts.list(wanted).await?)?, JSON), 0)
         }
         ResourceUri::Jobs => (text(json(&jobs(mcp, caller).await?)?, JSON), 0),
         ResourceUri::Job(id) => (text(job(mcp, caller, &id).await?, JSON), 0),
-        ResourceUri::Plans => (text(ask(mcp, caller, SEAM_PLANS, "{}".to_owned()).await?.to_string(), JSON), 0),
+        ResourceUri::Plans => (
+            text(
+                ask(mcp, caller, SEAM_PLANS, "{}".to_owned())
+                    .await?
+                    .to_string(),
+                JSON,
+            ),
+            0,
+        ),
         ResourceUri::Recall(phase) => {
             let input = serde_json::json!({"phase": phase}).to_string();
             let recalled = ask(mcp, caller, SEAM_RECALL, input).await?;
-            (text(recalled["text"].as_str().unwrap_or_default().to_owned(), MARKDOWN), 0)
+            (
+                text(
+                    recalled["text"].as_str().unwrap_or_default().to_owned(),
+                    MARKDOWN,
+                ),
+                0,
+            )
         }
         ResourceUri::Artifact(key) => (artifact(mcp, caller, &key, address).await?, 0),
     };
-    Ok(Some(ReadResourceResult::new(vec![contents]).with_ttl_ms(ttl_ms).with_cache_scope(OWN)))
+    Ok(Some(
+        ReadResourceResult::new(vec![contents])
+            .with_ttl_ms(ttl_ms)
+            .with_cache_scope(OWN),
+    ))
 }
 
 /// Returns a pack that a caller may run. Other callers cannot learn whether it exists.
 fn pack(mcp: &McpState, caller: &Caller, name: &str) -> Result<PackInfo> {
-    let missing = || Error::new(Code::NotFound, format!("pack \"{}\" is not registered", name.escape_debug()));
+    let missing = || {
+        Error::new(
+            Code::NotFound,
+            format!("pack \"{}\" is not registered", name.escape_debug()),
+        )
+    };
     caller.need_run(&PackName::new(name).map_err(|_| missing())?)?;
     let found = mcp.engine.pack(name, None);
     // The engine suggests packs with a similar name, from all packs.
-    found.map_err(|error| if caller.permissions.allow(&Permission::RunAny) { error } else { missing() })
+    found.map_err(|error| {
+        if caller.permissions.allow(&Permission::RunAny) {
+            error
+        } else {
+            missing()
+        }
+    })
 }
 
 /// Says whether a pack is registered and waits for nothing.
 pub(crate) fn is_listed(mcp: &McpState, name: &str) -> bool {
-    mcp.engine.pack(name, None).is_ok_and(|pack| pack.waits_for.is_none())
+    mcp.engine
+        .pack(name, None)
+        .is_ok_and(|pack| pack.waits_for.is_none())
 }
 
 /// Says whether a pack of the seam or of a project is listed and the caller may run it.
@@ -156,7 +234,12 @@ pub(crate) fn may_ask(mcp: &McpState, caller: &Caller, name: &str) -> bool {
 }
 
 /// Runs a pack of the seam or of a project, as a tool call would.
-pub(crate) async fn ask(mcp: &McpState, caller: &Caller, name: &str, input: String) -> Result<serde_json::Value> {
+pub(crate) async fn ask(
+    mcp: &McpState,
+    caller: &Caller,
+    name: &str,
+    input: String,
+) -> Result<serde_json::Value> {
     let name = PackName::new(name).map_err(|message| Error::new(Code::Internal, message))?;
     caller.need_run(&name)?;
     let mut call = Call::new(name, input, Arc::clone(&caller.identity));
@@ -169,7 +252,10 @@ pub(crate) async fn ask(mcp: &McpState, caller: &Caller, name: &str, input: Stri
 fn memory<'a>(mcp: &'a McpState, caller: &Caller) -> Result<&'a MemoryControl> {
     caller.need(&Permission::MemoryRead)?;
     if caller.identity.is_anonymous() {
-        return Err(Error::new(Code::Unauthenticated, "nothing is kept for a caller whom nobody vouches for"));
+        return Err(Error::new(
+            Code::Unauthenticated,
+            "nothing is kept for a caller whom nobody vouches for",
+        ));
     }
     mcp.engine.memory().ok_or_else(|| NoMemory::Off.into())
 }
@@ -177,7 +263,10 @@ fn memory<'a>(mcp: &'a McpState, caller: &Caller) -> Result<&'a MemoryControl> {
 /// Returns a caller's newest jobs, of packs that the caller may run.
 async fn jobs(mcp: &McpState, caller: &Caller) -> Result<JobPage> {
     need_token(caller, "a job")?;
-    let query = JobQuery { limit: MAX_JOBS, ..JobQuery::default() };
+    let query = JobQuery {
+        limit: MAX_JOBS,
+        ..JobQuery::default()
+    };
     let mut page = mcp.engine.jobs(Some(&caller.identity), &query).await?;
     page.jobs.retain(|job| caller.need_run(&job.pack).is_ok());
     Ok(page)
@@ -192,11 +281,22 @@ fn result(job: &Job) -> Resource {
 
 /// Returns a job and its result: `{"job": …}`, with `outcome` or `problem` if it has ended.
 async fn job(mcp: &McpState, caller: &Caller, id: &str) -> Result<String> {
-    let unknown = || Error::new(Code::NotFound, "there is no such job; it may have been forgotten after its end");
+    let unknown = || {
+        Error::new(
+            Code::NotFound,
+            "there is no such job; it may have been forgotten after its end",
+        )
+    };
     let (engine, owner) = (&mcp.engine, Some(need_token(caller, "a job")?));
     let id = JobId::parse(id).map_err(|_| unknown())?;
     let found = engine.job(owner, &id).await;
-    let job = found.map_err(|error| if error.code() == Code::NotFound { unknown() } else { error })?;
+    let job = found.map_err(|error| {
+        if error.code() == Code::NotFound {
+            unknown()
+        } else {
+            error
+        }
+    })?;
     caller.need_run(&job.pack).map_err(|_| unknown())?;
     let mut text = format!("{{\"job\":{}", json(&job)?);
     if job.state.is_final() {
@@ -204,7 +304,10 @@ async fn job(mcp: &McpState, caller: &Caller, id: &str) -> Result<String> {
             Ok(outcome) => {
                 let outcome = outcome.to_json();
                 if outcome.len() > MAX_BYTES {
-                    let message = format!("the result has {} bytes; get it from the REST door", outcome.len());
+                    let message = format!(
+                        "the result has {} bytes; get it from the REST door",
+                        outcome.len()
+                    );
                     return Err(Error::new(Code::TooLarge, message));
                 }
                 text.push_str(",\"outcome\":");
@@ -217,12 +320,23 @@ async fn job(mcp: &McpState, caller: &Caller, id: &str) -> Result<String> {
     Ok(text)
 }
 
-async fn artifact(mcp: &McpState, caller: &Caller, key: &str, address: &str) -> Result<ResourceContents> {
+async fn artifact(
+    mcp: &McpState,
+    caller: &Caller,
+    key: &str,
+    address: &str,
+) -> Result<ResourceContents> {
     let owner = need_token(caller, "an artifact")?;
-    let read = mcp.engine.artifact_up_to(owner, key, MAX_BYTES as u64).await;
+    let read = mcp
+        .engine
+        .artifact_up_to(owner, key, MAX_BYTES as u64)
+        .await;
     let (about, bytes) = read.map_err(|error| match error.code() {
         Code::TooLarge => {
-            let message = format!("{}; get it from the REST door at /api/v1/artifacts/", error.message());
+            let message = format!(
+                "{}; get it from the REST door at /api/v1/artifacts/",
+                error.message()
+            );
             Error::new(Code::TooLarge, message)
         }
         _ => error,
@@ -230,7 +344,10 @@ async fn artifact(mcp: &McpState, caller: &Caller, key: &str, address: &str) -> 
     let written = about.media_type.starts_with("text/") || about.media_type.starts_with(JSON);
     let contents = match std::str::from_utf8(&bytes) {
         Ok(text) if written => ResourceContents::text(text, address),
-        _ => ResourceContents::blob(base64::engine::general_purpose::STANDARD.encode(&bytes), address),
+        _ => ResourceContents::blob(
+            base64::engine::general_purpose::STANDARD.encode(&bytes),
+            address,
+        ),
     };
     Ok(contents.with_mime_type(about.media_type))
 }
@@ -257,7 +374,12 @@ fn guide(packs: &[PackInfo]) -> String {
     let mut text = String::from("# Which pack for what\n");
     for info in packs {
         let metadata = &info.metadata;
-        text.push_str(&format!("\n## {} (tool `{}`)\n\n{}\n", info.name, tool_name(&info.name), info.description));
+        text.push_str(&format!(
+            "\n## {} (tool `{}`)\n\n{}\n",
+            info.name,
+            tool_name(&info.name),
+            info.description
+        ));
         let mut line = |label: &str, value: &str| {
             if !value.is_empty() {
                 text.push_str(&format!("- {label}: {value}\n"));
@@ -269,12 +391,16 @@ fn guide(packs: &[PackInfo]) -> String {
         line("Asked for as", &metadata.intent_keywords.join(", "));
         line("Limits", &metadata.limitations.join("; "));
         line("Changes things", if info.read_only { "" } else { "yes" });
-        line("Answers may be cached", if info.cached { "yes" } else { "" });
+        line(
+            "Answers may be cached",
+            if info.cached { "yes" } else { "" },
+        );
     }
     text
 }
 
 fn json<T: Serialize + ?Sized>(value: &T) -> Result<String> {
-    serde_json::to_string(value)
-        .map_err(|error| Error::new(Code::Internal, "the resource cannot be written").with_source(error))
+    serde_json::to_string(value).map_err(|error| {
+        Error::new(Code::Internal, "the resource cannot be written").with_source(error)
+    })
 }

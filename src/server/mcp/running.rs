@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a cancel waits for its call.
 ///
-/// Requests may overtake each other, but not by much. A client that wrongly reuses an id must not find
-/// its call cancelled.
+/// Requests may overtake each other, but not by much. A client that wrongly reuses an id must not
+/// find its call cancelled.
 const EARLY: Duration = Duration::from_secs(2);
 /// Maximum number of cancels that wait for their calls.
 const MAX_EARLY: usize = 32;
@@ -53,11 +53,14 @@ pub(crate) struct Started {
 impl Running {
     /// Records a call, or says why it may not begin.
     ///
-    /// Ids must be unique (JSON-RPC 2.0, section 4; MCP, "Requests"): a cancel could mean either of two calls.
+    /// Ids must be unique (JSON-RPC 2.0, section 4; MCP, "Requests"): a cancel could mean either of
+    /// two calls.
     pub(crate) fn start(&self, id: &RequestId) -> std::result::Result<Started, Unstarted> {
         let mut state = self.state();
         let now = Instant::now();
-        state.early.retain(|(_, at)| now.duration_since(*at) < EARLY);
+        state
+            .early
+            .retain(|(_, at)| now.duration_since(*at) < EARLY);
         if let Some(at) = state.early.iter().position(|(early, _)| early == id) {
             state.early.remove(at);
             return Err(Unstarted::Cancelled);
@@ -68,7 +71,11 @@ impl Running {
         let cancel = CancellationToken::new();
         state.calls.insert(id.clone(), cancel.clone());
         drop(state);
-        Ok(Started { running: self.clone(), id: id.clone(), cancel })
+        Ok(Started {
+            running: self.clone(),
+            id: id.clone(),
+            cancel,
+        })
     }
 
     /// Cancels a call, or remembers the cancel for a moment.
@@ -104,8 +111,8 @@ impl Running {
 
 /// Runs a call as a job and waits for its outcome.
 ///
-/// Progress and cancel of the call are those of the job. When this future is dropped, the job is cancelled: its client
-/// is gone and does not know the job.
+/// Progress and cancel of the call are those of the job. When this future is dropped, the job is
+/// cancelled: its client is gone and does not know the job.
 ///
 /// # Errors
 /// As `Engine::submit` and `Engine::job_outcome`.
@@ -137,7 +144,9 @@ pub(crate) async fn as_job(engine: &Engine, mut call: Call) -> Result<Outcome> {
         }
         engine.job_outcome(Some(&identity), &id).await
     });
-    work.await.map_err(|error| Error::new(Code::Internal, "the job was not waited for").with_source(error))?
+    work.await.map_err(|error| {
+        Error::new(Code::Internal, "the job was not waited for").with_source(error)
+    })?
 }
 
 impl Drop for Started {

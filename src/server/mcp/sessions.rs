@@ -1,9 +1,11 @@
 //! Sessions of the protocol revisions before 2026-07-28: owners, limits and expiry.
 //!
-//! A session belongs to the caller that began it. For all other callers it does not exist, so its id opens nothing.
+//! A session belongs to the caller that began it. For all other callers it does not exist, so its
+//! id opens nothing.
 //!
-//! With a [`SealedSessions`] a session is in its id, and what is here is a copy: it is dropped at will and made again
-//! from the id, by any replica. That it has ended is in the system database, where every replica looks.
+//! With a [`SealedSessions`] a session is in its id, and what is here is a copy: it is dropped at
+//! will and made again from the id, by any replica. That it has ended is in the system database,
+//! where every replica looks.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -15,7 +17,9 @@ use helmdeck_core::{Caller, Clock, Code, Error, Identity, Result};
 use helmdeck_system::System;
 use rmcp::model::InitializeRequestParams;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
-use rmcp::transport::streamable_http_server::session::{SessionManager, SessionState, SessionStore, SessionStoreError};
+use rmcp::transport::streamable_http_server::session::{
+    SessionManager, SessionState, SessionStore, SessionStoreError,
+};
 
 use super::McpConfig;
 use super::running::Running;
@@ -86,16 +90,28 @@ pub(crate) struct Listening(Arc<Session>);
 
 impl std::fmt::Debug for Sessions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sessions").field("open", &self.open().by_id.len()).finish_non_exhaustive()
+        f.debug_struct("Sessions")
+            .field("open", &self.open().by_id.len())
+            .finish_non_exhaustive()
     }
 }
 
 impl Sessions {
-    pub(crate) fn new(config: McpConfig, clock: Arc<dyn Clock>, sealed: Option<SealedSessions>) -> Self {
+    pub(crate) fn new(
+        config: McpConfig,
+        clock: Arc<dyn Clock>,
+        sealed: Option<SealedSessions>,
+    ) -> Self {
         let mut manager = LocalSessionManager::default();
         // Calls that bypass rmcp keep a session alive too, so rmcp's own idle timer is off.
         manager.session_config.keep_alive = None;
-        Self { manager: Arc::new(manager), config, clock, sealed, open: Mutex::default() }
+        Self {
+            manager: Arc::new(manager),
+            config,
+            clock,
+            sealed,
+            open: Mutex::default(),
+        }
     }
 
     /// Returns what rmcp asks for sessions that it does not know; `None` unless ids are sealed.
@@ -106,18 +122,24 @@ impl Sessions {
 
     /// Returns a session of this caller and records its use.
     ///
-    /// From now on the caller's current token counts. A sealed session that another replica began is continued here.
+    /// From now on the caller's current token counts. A sealed session that another replica began
+    /// is continued here.
     ///
     /// # Errors
-    /// As [`Self::room`]; `overloaded` if it is not known whether a session that began elsewhere has ended.
+    /// As [`Self::room`]; `overloaded` if it is not known whether a session that began elsewhere
+    /// has ended.
     pub(crate) async fn find(
         self: &Arc<Self>,
         id: &str,
         caller: &Caller,
         validity: &Validity,
     ) -> Result<Option<Arc<Session>>> {
-        let Some(sealing) = &self.sealed else { return Ok(self.known(id, caller, validity)) };
-        let Some(sealed) = sealing.seal.open(&caller.identity, id) else { return Ok(None) };
+        let Some(sealing) = &self.sealed else {
+            return Ok(self.known(id, caller, validity));
+        };
+        let Some(sealed) = sealing.seal.open(&caller.identity, id) else {
+            return Ok(None);
+        };
         let known = self.known(&sealed.id, caller, validity);
         let asked = self.clock.monotonic();
         if let Some(session) = &known
@@ -125,7 +147,13 @@ impl Sessions {
         {
             return Ok(known);
         }
-        match (sealing.system.ended_sessions(vec![sealed.id.to_string()], self.clock.now()).await, known) {
+        match (
+            sealing
+                .system
+                .ended_sessions(vec![sealed.id.to_string()], self.clock.now())
+                .await,
+            known,
+        ) {
             (Ok(ended), _) if !ended.is_empty() => {
                 self.close(&sealed.id).await;
                 return Ok(None);
@@ -139,12 +167,21 @@ impl Sessions {
             (Err(_), Some(session)) => return Ok(Some(session)),
             (Err(error), None) => {
                 let message = "the record of MCP sessions is not available";
-                return Err(Error::new(Code::Overloaded, message).with_source(error).with_retry_after(LOOK));
+                return Err(Error::new(Code::Overloaded, message)
+                    .with_source(error)
+                    .with_retry_after(LOOK));
             }
         }
         let place = self.room(caller).await?;
         let id = Arc::clone(&sealed.id);
-        self.insert(place, id, caller, validity.clone(), Some(sealed.clone()), asked);
+        self.insert(
+            place,
+            id,
+            caller,
+            validity.clone(),
+            Some(sealed.clone()),
+            asked,
+        );
         Ok(self.known(&sealed.id, caller, validity))
     }
 
@@ -152,11 +189,22 @@ impl Sessions {
     async fn look_for_ended(&self) {
         let Some(sealing) = &self.sealed else { return };
         let asked = self.clock.monotonic();
-        let ids: Vec<String> = self.open().by_id.keys().map(|id| (**id).to_owned()).collect();
+        let ids: Vec<String> = self
+            .open()
+            .by_id
+            .keys()
+            .map(|id| (**id).to_owned())
+            .collect();
         if ids.is_empty() {
             return;
         }
-        let Ok(ended) = sealing.system.ended_sessions(ids.clone(), self.clock.now()).await else { return };
+        let Ok(ended) = sealing
+            .system
+            .ended_sessions(ids.clone(), self.clock.now())
+            .await
+        else {
+            return;
+        };
         for id in &ended {
             self.close(id).await;
         }
@@ -180,12 +228,12 @@ impl Sessions {
 
     /// Reserves a slot for one more session of this caller.
     ///
-    /// Callers without a token are one caller of many people, who must not close each other's sessions. The copy of a
-    /// sealed session makes room for any other unless something runs in it.
+    /// Callers without a token are one caller of many people, who must not close each other's
+    /// sessions. The copy of a sealed session makes room for any other unless something runs in it.
     ///
     /// # Errors
-    /// `overloaded` if there are too many of all callers, or of those without a token; if sessions are sealed, if too
-    /// many are at work.
+    /// `overloaded` if there are too many of all callers, or of those without a token; if sessions
+    /// are sealed, if too many are at work.
     pub(crate) async fn room(self: &Arc<Self>, caller: &Caller) -> Result<Reservation> {
         self.sweep().await;
         let oldest = {
@@ -197,18 +245,29 @@ impl Sessions {
                 Some(_) => session.is_at_rest() && (owned(session) || !full),
                 None => full && owned(session) && !caller.identity.is_anonymous(),
             };
-            let oldest = open.by_id.values().filter(may_close).min_by_key(|session| session.state().used_at);
-            let oldest = oldest.filter(|_| full || all_full).map(|session| Arc::clone(&session.id));
+            let oldest = open
+                .by_id
+                .values()
+                .filter(may_close)
+                .min_by_key(|session| session.state().used_at);
+            let oldest = oldest
+                .filter(|_| full || all_full)
+                .map(|session| Arc::clone(&session.id));
             if oldest.is_none() && (full || all_full) {
-                return Err(Error::new(Code::Overloaded, "too many MCP sessions; close one, or come back later")
-                    .with_retry_after(SWEEP));
+                return Err(Error::new(
+                    Code::Overloaded,
+                    "too many MCP sessions; close one, or come back later",
+                )
+                .with_retry_after(SWEEP));
             }
             open.beginning += 1;
             oldest
         };
         let place = Reservation(Arc::clone(self));
         if let Some(oldest) = oldest {
-            tracing::debug!("a caller has too many sessions; the one that was idle longest is closed");
+            tracing::debug!(
+                "a caller has too many sessions; the one that was idle longest is closed"
+            );
             self.close(&oldest).await;
         }
         Ok(place)
@@ -228,11 +287,21 @@ impl Sessions {
     ) -> Result<String> {
         let sealed = self.sealed.as_ref().map(|SealedSessions { seal, .. }| {
             let sealed = seal.begin(id, handshake);
-            seal.seal(&caller.identity, &sealed).map(|shown| (sealed, shown))
+            seal.seal(&caller.identity, &sealed)
+                .map(|shown| (sealed, shown))
         });
-        let failed = |error| Error::new(Code::Internal, "the session id cannot be sealed").with_source(error);
+        let failed = |error| {
+            Error::new(Code::Internal, "the session id cannot be sealed").with_source(error)
+        };
         let (sealed, shown) = sealed.transpose().map_err(failed)?.unzip();
-        self.insert(place, id.into(), caller, validity, sealed, self.clock.monotonic());
+        self.insert(
+            place,
+            id.into(),
+            caller,
+            validity,
+            sealed,
+            self.clock.monotonic(),
+        );
         Ok(shown.unwrap_or_else(|| id.to_owned()))
     }
 
@@ -248,9 +317,10 @@ impl Sessions {
         let identity = match caller.identity.session() {
             Some(_) => Arc::clone(&caller.identity),
             // The id is short and plain, so it is always a valid part of an identity.
-            None => {
-                (*caller.identity).clone().with_session(&id).map_or_else(|_| Arc::clone(&caller.identity), Arc::new)
-            }
+            None => (*caller.identity)
+                .clone()
+                .with_session(&id)
+                .map_or_else(|_| Arc::clone(&caller.identity), Arc::new),
         };
         let session = Session {
             id: Arc::clone(&id),
@@ -258,7 +328,12 @@ impl Sessions {
             identity,
             sealed,
             running: Running::default(),
-            state: Mutex::new(State { used_at: self.clock.monotonic(), looked_at, validity, streams: 0 }),
+            state: Mutex::new(State {
+                used_at: self.clock.monotonic(),
+                looked_at,
+                validity,
+                streams: 0,
+            }),
         };
         let mut open = self.open();
         // Two requests may continue one sealed session at once; they share it.
@@ -280,7 +355,9 @@ impl Sessions {
             let ended = sealing.system.end_session(&sealed.id, sealed.ends_at).await;
             ended.map_err(|error| {
                 let message = "the end of the session could not be recorded; end it again";
-                Error::new(Code::Overloaded, message).with_source(error).with_retry_after(LOOK)
+                Error::new(Code::Overloaded, message)
+                    .with_source(error)
+                    .with_retry_after(LOOK)
             })?;
         }
         Ok(())
@@ -303,7 +380,9 @@ impl Sessions {
         let now = self.clock.monotonic();
         let sessions: Vec<Arc<Session>> = self.open().by_id.values().cloned().collect();
         for session in &sessions {
-            if session.is_idle(now, self.config.session_idle) || session.standing().await != Standing::Good {
+            if session.is_idle(now, self.config.session_idle)
+                || session.standing().await != Standing::Good
+            {
                 self.close(&session.id).await;
             }
         }
@@ -330,7 +409,10 @@ struct Handshakes(Weak<Sessions>);
 #[async_trait]
 impl SessionStore for Handshakes {
     async fn load(&self, id: &str) -> std::result::Result<Option<SessionState>, SessionStoreError> {
-        let session = self.0.upgrade().and_then(|sessions| sessions.open().by_id.get(id).cloned());
+        let session = self
+            .0
+            .upgrade()
+            .and_then(|sessions| sessions.open().by_id.get(id).cloned());
         let sealed = session.and_then(|session| session.sealed.clone());
         Ok(sealed.map(|sealed| SessionState::new(sealed.handshake)))
     }
@@ -347,10 +429,14 @@ impl SessionStore for Handshakes {
 async fn sweep_regularly(sessions: Weak<Sessions>) {
     let mut since = Duration::ZERO;
     loop {
-        let Some(is_sealed) = sessions.upgrade().map(|sessions| sessions.sealed.is_some()) else { return };
+        let Some(is_sealed) = sessions.upgrade().map(|sessions| sessions.sealed.is_some()) else {
+            return;
+        };
         let pause = if is_sealed { LOOK } else { SWEEP };
         tokio::time::sleep(pause).await;
-        let Some(sessions) = sessions.upgrade() else { return };
+        let Some(sessions) = sessions.upgrade() else {
+            return;
+        };
         sessions.look_for_ended().await;
         since += pause;
         if since >= SWEEP {
@@ -368,12 +454,16 @@ impl Session {
         &self.id
     }
 
-    /// Returns the current caller in this session, unless its token or its request names another session.
+    /// Returns the current caller in this session, unless its token or its request names another
+    /// session.
     pub(crate) fn caller(&self, caller: &Caller) -> Caller {
         if caller.identity.session().is_some() {
             return caller.clone();
         }
-        Caller { identity: Arc::clone(&self.identity), ..caller.clone() }
+        Caller {
+            identity: Arc::clone(&self.identity),
+            ..caller.clone()
+        }
     }
 
     /// Records an open stream.

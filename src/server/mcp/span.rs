@@ -1,7 +1,8 @@
 //! Trace of one MCP message: from its `_meta` (SEP-414), else from the transport.
 //!
 //! Names and attributes are those of OpenTelemetry's conventions for MCP
-//! (<https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/>). Session ids are left out: who has one may use it.
+//! (<https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/>). Session ids are left out: who has
+//! one may use it.
 
 use helmdeck_core::trace::SpanKind;
 use helmdeck_core::{Correlation, Span, Trace, Tracer};

@@ -51,13 +51,17 @@ pub struct LocalClient {
 
 impl std::fmt::Debug for LocalClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LocalClient").field("folder", &self.folder).finish_non_exhaustive()
+        f.debug_struct("LocalClient")
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
     }
 }
 
 impl std::fmt::Debug for McpState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Door").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("Door")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
     }
 }
 
@@ -80,7 +84,13 @@ pub(crate) struct CallerContext {
 
 impl CallerContext {
     pub(crate) fn new(caller: Caller, validity: Validity) -> Self {
-        Self { caller, validity, arguments: None, back: None, slot: None }
+        Self {
+            caller,
+            validity,
+            arguments: None,
+            back: None,
+            slot: None,
+        }
     }
 
     /// Returns the sender of a message.
@@ -89,8 +99,18 @@ impl CallerContext {
     /// `unauthenticated` if the transport named no caller.
     pub(crate) fn of(extensions: &Extensions) -> Result<&Self, ErrorData> {
         let visit = extensions.get::<Self>();
-        let visit = visit.or_else(|| extensions.get::<::http::request::Parts>()?.extensions.get::<Self>());
-        visit.ok_or_else(|| rpc_error(&Error::new(Code::Unauthenticated, "the transport named no caller")))
+        let visit = visit.or_else(|| {
+            extensions
+                .get::<::http::request::Parts>()?
+                .extensions
+                .get::<Self>()
+        });
+        visit.ok_or_else(|| {
+            rpc_error(&Error::new(
+                Code::Unauthenticated,
+                "the transport named no caller",
+            ))
+        })
     }
 }
 
@@ -108,15 +128,17 @@ pub(crate) async fn visiting<F: Future>(visit: &CallerContext, work: F) -> F::Ou
 
 /// Says whether the current caller may run a pack; `false` without a caller.
 pub(crate) fn is_for_visitor(pack: &PackName) -> bool {
-    CONTEXT.try_with(|caller| caller.need_run(pack).is_ok()).unwrap_or(false)
+    CONTEXT
+        .try_with(|caller| caller.need_run(pack).is_ok())
+        .unwrap_or(false)
 }
 
 impl McpState {
     /// Returns a tool that a caller may use.
     ///
     /// # Errors
-    /// The same error for a tool that does not exist and for one that the caller may not use, built from the name
-    /// alone: callers cannot learn which packs exist.
+    /// The same error for a tool that does not exist and for one that the caller may not use, built
+    /// from the name alone: callers cannot learn which packs exist.
     pub(crate) fn tool(&self, caller: &Caller, name: &str) -> Result<Arc<ToolEntry>, ErrorData> {
         let table = self.tables.current();
         if let Some(entry) = table.get(name)
@@ -125,12 +147,16 @@ impl McpState {
             return Ok(Arc::clone(entry));
         }
         let refused = pack_name(name).and_then(|pack| caller.need_run(&pack).err());
-        Err(refused.map_or_else(|| unknown_tool(name, table.nearest(name, caller)), |error| rpc_error(&error)))
+        Err(refused.map_or_else(
+            || unknown_tool(name, table.nearest(name, caller)),
+            |error| rpc_error(&error),
+        ))
     }
 
     /// Waits for a tool that is not registered yet, for callers that may run it.
     ///
-    /// It may be a tool of an MCP server that has not listed its tools, or a manifest that waits for such a server.
+    /// It may be a tool of an MCP server that has not listed its tools, or a manifest that waits
+    /// for such a server.
     ///
     /// # Errors
     /// Why the server does not answer.
@@ -147,7 +173,13 @@ impl McpState {
     }
 
     /// Builds a call of a pack. The caller's permission was checked before.
-    pub(crate) fn call(&self, caller: &Caller, entry: &ToolEntry, arguments: Bytes, wish: CacheWish) -> Call {
+    pub(crate) fn call(
+        &self,
+        caller: &Caller,
+        entry: &ToolEntry,
+        arguments: Bytes,
+        wish: CacheWish,
+    ) -> Call {
         let arguments = match (&self.place, &entry.paths) {
             (Some(place), Some(schema)) => std::str::from_utf8(&arguments)
                 .ok()

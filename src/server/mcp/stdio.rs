@@ -1,4 +1,5 @@
-//! MCP over stdin and stdout: one client, one message per line. Only messages are written to stdout.
+//! MCP over stdin and stdout: one client, one message per line. Only messages are written to
+//! stdout.
 
 use std::io;
 use std::sync::Arc;
@@ -44,7 +45,9 @@ pub struct Stdio {
 
 impl std::fmt::Debug for Stdio {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stdio").field("door", &self.mcp).finish_non_exhaustive()
+        f.debug_struct("Stdio")
+            .field("door", &self.mcp)
+            .finish_non_exhaustive()
     }
 }
 
@@ -55,7 +58,10 @@ fn in_session(caller: Caller) -> Caller {
     }
     let id = format!("stdio-{}", RunId::next(SystemClock::default().now()));
     match (*caller.identity).clone().with_session(&id) {
-        Ok(identity) => Caller { identity: Arc::new(identity), ..caller },
+        Ok(identity) => Caller {
+            identity: Arc::new(identity),
+            ..caller
+        },
         Err(_) => caller,
     }
 }
@@ -63,8 +69,9 @@ fn in_session(caller: Caller) -> Caller {
 impl Stdio {
     /// Makes a server for an engine and this caller.
     ///
-    /// From the server's settings it takes the message limit, the deadline and the limit of requests at once. At that
-    /// many calls it reads no more lines until one call has been answered.
+    /// From the server's settings it takes the message limit, the deadline and the limit of
+    /// requests at once. At that many calls it reads no more lines until one call has been
+    /// answered.
     #[must_use]
     pub fn new(engine: Engine, server: &ServerConfig, config: McpConfig, caller: Caller) -> Self {
         let mcp = McpState {
@@ -79,7 +86,12 @@ impl Stdio {
         };
         let max_line_bytes = usize::try_from(server.max_body_bytes).unwrap_or(usize::MAX);
         let max_calls = server.max_requests.clamp(1, Semaphore::MAX_PERMITS);
-        Self { mcp, caller: in_session(caller), max_line_bytes, max_calls }
+        Self {
+            mcp,
+            caller: in_session(caller),
+            max_line_bytes,
+            max_calls,
+        }
     }
 
     /// Sets the folder of the client, the base of relative paths in its calls.
@@ -118,7 +130,12 @@ impl Stdio {
     ///
     /// # Errors
     /// If the client cannot be written to; a client that sends invalid messages is no error.
-    pub async fn serve_over<R, W>(self, input: R, output: W, stop: CancellationToken) -> io::Result<()>
+    pub async fn serve_over<R, W>(
+        self,
+        input: R,
+        output: W,
+        stop: CancellationToken,
+    ) -> io::Result<()>
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
@@ -151,11 +168,16 @@ impl Stdio {
         };
         mcp.drain.cancel();
         calls.close();
-        if tokio::time::timeout(LAST_CALLS, calls.wait()).await.is_err() {
+        if tokio::time::timeout(LAST_CALLS, calls.wait())
+            .await
+            .is_err()
+        {
             running.cancel_all();
             calls.wait().await;
         }
-        let written = writer.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        let written = writer
+            .await
+            .unwrap_or_else(|error| Err(io::Error::other(error)));
         served.and(written)
     }
 }
@@ -176,8 +198,13 @@ where
     R: AsyncRead + Send + Unpin + 'static,
 {
     match rmcp::serve_server(Agent::new(mcp), transport).await {
-        Ok(service) => service.waiting().await.map(|_| ()).map_err(io::Error::other),
-        // The client left before `initialize`, or does not speak MCP. That is no error of the server.
+        Ok(service) => service
+            .waiting()
+            .await
+            .map(|_| ())
+            .map_err(io::Error::other),
+        // The client left before `initialize`, or does not speak MCP. That is no error of the
+        // server.
         Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
         Err(error) => {
             tracing::warn!(%error, "the client did not begin as the protocol says");
@@ -200,7 +227,11 @@ async fn write<W: AsyncWrite + Unpin>(
         if let Err(error) = written.await {
             lost.cancel();
             // A client says goodbye by closing its end.
-            return if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) };
+            return if error.kind() == io::ErrorKind::BrokenPipe {
+                Ok(())
+            } else {
+                Err(error)
+            };
         }
     }
     Ok(())
@@ -252,8 +283,14 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
                 continue;
             }
             if std::mem::take(&mut self.too_long) {
-                let message = format!("Invalid Request: the message is larger than {} bytes", self.max_line_bytes);
-                return Some(Err(Refusal { code: ErrorCode::INVALID_REQUEST, message }));
+                let message = format!(
+                    "Invalid Request: the message is larger than {} bytes",
+                    self.max_line_bytes
+                );
+                return Some(Err(Refusal {
+                    code: ErrorCode::INVALID_REQUEST,
+                    message,
+                }));
             }
             let line = std::mem::take(&mut self.line);
             if !line.trim_ascii().is_empty() {
@@ -263,12 +300,22 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
     }
 
     /// Returns a message for rmcp, `None` if it was handled.
-    fn sort(&mut self, bytes: &Bytes, slot: OwnedSemaphorePermit) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
+    fn sort(
+        &mut self,
+        bytes: &Bytes,
+        slot: OwnedSemaphorePermit,
+    ) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
         let mut visit = self.visit.clone();
         match message::read(bytes)? {
             Message::Request { id, method, params }
                 if method == "tools/call"
-                    && !self.call(&id, ToolCall::read(params).as_ref(), bytes, slot, &mut visit)? =>
+                    && !self.call(
+                        &id,
+                        ToolCall::read(params).as_ref(),
+                        bytes,
+                        slot,
+                        &mut visit,
+                    )? =>
             {
                 return Ok(None);
             }
@@ -280,13 +327,15 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
             _ => {}
         }
         let value = message::check_strictly(bytes)?;
-        let mut message: ClientJsonRpcMessage = serde_json::from_value(value)
-            .map_err(|_| Refusal::invalid_request("Invalid Request: not a message of this protocol"))?;
+        let mut message: ClientJsonRpcMessage = serde_json::from_value(value).map_err(|_| {
+            Refusal::invalid_request("Invalid Request: not a message of this protocol")
+        })?;
         message.insert_extension(visit);
         Ok(Some(message))
     }
 
-    /// Starts a task that answers a call of a pack, and says whether rmcp has to check the message first.
+    /// Starts a task that answers a call of a pack, and says whether rmcp has to check the message
+    /// first.
     ///
     /// rmcp's handler hands the call back by `visit`.
     fn call(
@@ -306,11 +355,27 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
             None => self.greeted,
             Some(_) => meta.is_self_contained(),
         };
-        let plain = call.and_then(|call| call::plain(&self.mcp, visit, call, call.meta().filter(in_order)?, bytes));
+        let plain = call.and_then(|call| {
+            call::plain(&self.mcp, visit, call, call.meta().filter(in_order)?, bytes)
+        });
         let (asks, slot) = (plain.is_none(), Arc::new(slot));
-        let tool = self.mcp.tracer.as_ref().and(call).map(|call| call.name.to_string());
-        let trace = if asks { call.and_then(|call| call.meta()?.trace()) } else { None };
-        let asked = Asked { id: id.value.to_string(), tool, revision: None, http: false };
+        let tool = self
+            .mcp
+            .tracer
+            .as_ref()
+            .and(call)
+            .map(|call| call.name.to_string());
+        let trace = if asks {
+            call.and_then(|call| call.meta()?.trace())
+        } else {
+            None
+        };
+        let asked = Asked {
+            id: id.value.to_string(),
+            tool,
+            revision: None,
+            http: false,
+        };
         let (back, handed) = oneshot::channel();
         if let Some(run) = plain {
             let _ = back.send(run);
@@ -324,8 +389,15 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
             let _slot = slot;
             // Fails if rmcp answers: with a refusal, or for the embedder.
             let Ok(run) = handed.await else { return };
-            let run = ToolRun { trace: trace.or(run.trace.clone()), ..run }.begin(&mcp, || asked);
-            if let Some(answer) = run.answer_correlated(&mcp, &id, &started.cancel, Some(out.clone())).await {
+            let run = ToolRun {
+                trace: trace.or(run.trace.clone()),
+                ..run
+            }
+            .begin(&mcp, || asked);
+            if let Some(answer) = run
+                .answer_correlated(&mcp, &id, &started.cancel, Some(out.clone()))
+                .await
+            {
                 // If the receiver is closed, there is no client left to answer.
                 let _ = out.send(answer).await;
             }
@@ -337,7 +409,10 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
 impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
     type Error = io::Error;
 
-    fn send(&mut self, message: ServerJsonRpcMessage) -> impl Future<Output = io::Result<()>> + Send + 'static {
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         self.greeted |= matches!(
             &message,
             ServerJsonRpcMessage::Response(response) if matches!(response.result, ServerResult::InitializeResult(_))
@@ -348,13 +423,16 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
                 return Ok(());
             }
             let line = serde_json::to_vec(&message)?;
-            out.send(line).await.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+            out.send(line)
+                .await
+                .map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
         }
     }
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
-            // A client that sends without reading, or has too many running calls, is not read meanwhile.
+            // A client that sends without reading, or has too many running calls, is not read
+            // meanwhile.
             let place = self.out.clone().reserve_owned().await.ok()?;
             let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
             let sorted = match self.line().await? {

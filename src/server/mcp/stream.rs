@@ -1,4 +1,5 @@
-//! Body of a long answer. It ends on request, with a hint to reconnect, and reports when it was dropped.
+//! Body of a long answer. It ends on request, with a hint to reconnect, and reports when it was
+//! dropped.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -21,8 +22,17 @@ pub(crate) struct Stream<K> {
 }
 
 impl<K> Stream<K> {
-    pub(crate) fn new(body: BoxBody<Bytes, Infallible>, end: Option<CancellationToken>, kept: K) -> Self {
-        Self { body, end: end.map(|end| Box::pin(end.cancelled_owned())), ended: false, _kept: kept }
+    pub(crate) fn new(
+        body: BoxBody<Bytes, Infallible>,
+        end: Option<CancellationToken>,
+        kept: K,
+    ) -> Self {
+        Self {
+            body,
+            end: end.map(|end| Box::pin(end.cancelled_owned())),
+            ended: false,
+            _kept: kept,
+        }
     }
 }
 
@@ -30,11 +40,18 @@ impl<K: Unpin> Body for Stream<K> {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         if self.ended {
             return Poll::Ready(None);
         }
-        if self.end.as_mut().is_some_and(|end| end.as_mut().poll(cx).is_ready()) {
+        if self
+            .end
+            .as_mut()
+            .is_some_and(|end| end.as_mut().poll(cx).is_ready())
+        {
             self.ended = true;
             return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(RECONNECT)))));
         }

@@ -1,9 +1,10 @@
 //! Long packs as tasks: the extension `io.modelcontextprotocol/tasks` (SEP-2663).
 //!
-//! A task is a job of the engine, with the same id. A client that declares the extension gets a task instead of the
-//! answer of a pack with `async = true`, and polls it by `tasks/get` until it has ended. Other clients wait for the
-//! answer. A running task never asks the client for anything. A task belongs to the caller that began it, in any
-//! session; for all other callers it does not exist.
+//! A task is a job of the engine, with the same id. A client that declares the extension gets a
+//! task instead of the answer of a pack with `async = true`, and polls it by `tasks/get` until it
+//! has ended. Other clients wait for the answer. A running task never asks the client for anything.
+//! A task belongs to the caller that began it, in any session; for all other callers it does not
+//! exist.
 
 use helmdeck_core::{Caller, Code, Result, Timestamp};
 use helmdeck_engine::{Job, JobId, JobState};
@@ -18,9 +19,13 @@ const POLL_MS: u64 = 1000;
 /// Returns the state of a task, with its answer if it has ended.
 ///
 /// # Errors
-/// The same error for an unknown id, for another caller's id and for an invalid id; the engine's error if it cannot
-/// tell.
-pub(crate) async fn get(mcp: &McpState, caller: &Caller, id: &str) -> Result<DetailedTask, ErrorData> {
+/// The same error for an unknown id, for another caller's id and for an invalid id; the engine's
+/// error if it cannot tell.
+pub(crate) async fn get(
+    mcp: &McpState,
+    caller: &Caller,
+    id: &str,
+) -> Result<DetailedTask, ErrorData> {
     let job = find(mcp, caller, id).await?;
     let payload = payload(mcp, caller, &job).await?;
     Ok(DetailedTask::new(task(&job), payload))
@@ -47,17 +52,31 @@ pub(crate) async fn cancel(mcp: &McpState, caller: &Caller, id: &str) -> Result<
 /// Returns a job of a caller that may run its pack.
 async fn find(mcp: &McpState, caller: &Caller, id: &str) -> Result<Job, ErrorData> {
     let id = JobId::parse(id).map_err(|_| unknown())?;
-    let job = mcp.engine.job(Some(&caller.identity), &id).await.map_err(|error| refusal(&error))?;
-    caller.need_run(&job.pack).map(|()| job).map_err(|_| unknown())
+    let job = mcp
+        .engine
+        .job(Some(&caller.identity), &id)
+        .await
+        .map_err(|error| refusal(&error))?;
+    caller
+        .need_run(&job.pack)
+        .map(|()| job)
+        .map_err(|_| unknown())
 }
 
 fn refusal(error: &helmdeck_core::Error) -> ErrorData {
-    if error.code() == Code::NotFound { unknown() } else { rpc_error(error) }
+    if error.code() == Code::NotFound {
+        unknown()
+    } else {
+        rpc_error(error)
+    }
 }
 
 /// Builds the error for an unknown task. Nothing is known of a wrong id, so the text names none.
 pub(crate) fn unknown() -> ErrorData {
-    ErrorData::invalid_params("there is no such task; it may have been forgotten after its end", None)
+    ErrorData::invalid_params(
+        "there is no such task; it may have been forgotten after its end",
+        None,
+    )
 }
 
 /// Returns the details of a job besides its state.
@@ -67,7 +86,11 @@ async fn payload(mcp: &McpState, caller: &Caller, job: &Job) -> Result<TaskPaylo
         JobState::Cancelled => Ok(TaskPayload::Cancelled),
         JobState::Succeeded | JobState::Failed => {
             let mut text = Vec::new();
-            match mcp.engine.job_outcome(Some(&caller.identity), &job.id).await {
+            match mcp
+                .engine
+                .job_outcome(Some(&caller.identity), &job.id)
+                .await
+            {
                 Ok(outcome) => answer::write_outcome(&outcome, true, None, &mut text),
                 Err(error) if job.state == JobState::Failed && !is_ours(error.code()) => {
                     answer::write_failure(&error, true, mcp.tables.current().names(), &mut text);
@@ -78,7 +101,9 @@ async fn payload(mcp: &McpState, caller: &Caller, job: &Job) -> Result<TaskPaylo
                     });
                 }
             }
-            Ok(TaskPayload::Completed { result: object(&text)? })
+            Ok(TaskPayload::Completed {
+                result: object(&text)?,
+            })
         }
     }
 }
@@ -99,9 +124,14 @@ pub(crate) fn task(job: &Job) -> Task {
         JobState::Cancelled => TaskStatus::Cancelled,
     };
     let kept = job.expires_at.since(job.created_at).as_millis();
-    let mut task = Task::new(job.id.as_str(), status, job.created_at.to_rfc3339(), changed_at(job).to_rfc3339())
-        .with_ttl_ms(u64::try_from(kept).unwrap_or(u64::MAX))
-        .with_poll_interval_ms(POLL_MS);
+    let mut task = Task::new(
+        job.id.as_str(),
+        status,
+        job.created_at.to_rfc3339(),
+        changed_at(job).to_rfc3339(),
+    )
+    .with_ttl_ms(u64::try_from(kept).unwrap_or(u64::MAX))
+    .with_poll_interval_ms(POLL_MS);
     task.status_message = said(job);
     task
 }
@@ -109,7 +139,10 @@ pub(crate) fn task(job: &Job) -> Task {
 /// Returns the time of the last change of a job.
 fn changed_at(job: &Job) -> Timestamp {
     let said = job.progress.as_ref().map(|progress| progress.at);
-    [job.started_at, said, job.ended_at].into_iter().flatten().fold(job.created_at, Timestamp::max)
+    [job.started_at, said, job.ended_at]
+        .into_iter()
+        .flatten()
+        .fold(job.created_at, Timestamp::max)
 }
 
 /// Describes a job for people.
@@ -117,7 +150,9 @@ fn said(job: &Job) -> Option<String> {
     match (job.state, &job.progress) {
         (JobState::Queued, _) => Some("waiting for its turn".to_owned()),
         (JobState::Running, Some(progress)) => Some(match progress.percent {
-            Some(percent) => format!("{percent:.0}% {}", progress.message).trim_end().to_owned(),
+            Some(percent) => format!("{percent:.0}% {}", progress.message)
+                .trim_end()
+                .to_owned(),
             None => progress.message.clone(),
         }),
         _ => None,
@@ -126,7 +161,8 @@ fn said(job: &Job) -> Option<String> {
 }
 
 fn object(text: &[u8]) -> Result<JsonObject, ErrorData> {
-    serde_json::from_slice(text).map_err(|_| ErrorData::internal_error("the answer cannot be written", None))
+    serde_json::from_slice(text)
+        .map_err(|_| ErrorData::internal_error("the answer cannot be written", None))
 }
 
 #[cfg(test)]
@@ -172,10 +208,22 @@ mod tests {
         });
         assert_eq!(serde_json::to_value(running).unwrap(), expected);
         let message = |state, progress| task(&job(state, progress)).status_message;
-        assert_eq!(message(JobState::Queued, None).as_deref(), Some("waiting for its turn"));
-        assert_eq!(message(JobState::Running, Some((None, "thinking"))).as_deref(), Some("thinking"));
-        assert_eq!(message(JobState::Running, Some((Some(5.0), ""))).as_deref(), Some("5%"));
+        assert_eq!(
+            message(JobState::Queued, None).as_deref(),
+            Some("waiting for its turn")
+        );
+        assert_eq!(
+            message(JobState::Running, Some((None, "thinking"))).as_deref(),
+            Some("thinking")
+        );
+        assert_eq!(
+            message(JobState::Running, Some((Some(5.0), ""))).as_deref(),
+            Some("5%")
+        );
         assert_eq!(message(JobState::Running, Some((None, ""))), None);
-        assert_eq!(message(JobState::Succeeded, Some((Some(100.0), "done"))), None);
+        assert_eq!(
+            message(JobState::Succeeded, Some((Some(100.0), "done"))),
+            None
+        );
     }
 }

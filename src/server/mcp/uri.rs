@@ -68,15 +68,21 @@ pub(crate) fn parse(uri: &str) -> Option<ResourceUri<'_>> {
         Some(("artifacts", key)) if !key.is_empty() => ResourceUri::Artifact(decode(key)?),
         Some(("seam", "plans")) => ResourceUri::Plans,
         Some(("seam", "recall")) => ResourceUri::Recall(Cow::Borrowed("work")),
-        Some(("seam", path)) => {
-            ResourceUri::Recall(decode(path.strip_prefix("recall/").filter(|phase| !phase.is_empty())?)?)
-        }
+        Some(("seam", path)) => ResourceUri::Recall(decode(
+            path.strip_prefix("recall/")
+                .filter(|phase| !phase.is_empty())?,
+        )?),
         Some(_) => return None,
     })
 }
 
 /// Characters that are not escaped in a path: unreserved ones (RFC 3986, section 2.3) and slashes.
-const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/');
 
 pub(crate) fn encode(text: &str) -> String {
     utf8_percent_encode(text, UNRESERVED).to_string()
@@ -93,7 +99,10 @@ mod tests {
     #[test]
     fn addresses_are_read_as_they_are_written() {
         let key = "a.b/0190/héllo %1.txt";
-        assert_eq!(parse(&artifact(key)), Some(ResourceUri::Artifact(key.into())));
+        assert_eq!(
+            parse(&artifact(key)),
+            Some(ResourceUri::Artifact(key.into()))
+        );
         assert_eq!(parse(&pack("a.b")), Some(ResourceUri::Pack("a.b".into())));
         assert_eq!(parse("helmdeck://guide"), Some(ResourceUri::Guide));
         let id = JobId::parse(&"0a".repeat(16)).unwrap();
@@ -101,7 +110,10 @@ mod tests {
         assert_eq!(parse("helmdeck://jobs"), Some(ResourceUri::Jobs));
         assert_eq!(parse(PLANS), Some(ResourceUri::Plans));
         assert_eq!(parse(RECALL), Some(ResourceUri::Recall("work".into())));
-        assert_eq!(parse("helmdeck://seam/recall/bug%66ix"), Some(ResourceUri::Recall("bugfix".into())));
+        assert_eq!(
+            parse("helmdeck://seam/recall/bug%66ix"),
+            Some(ResourceUri::Recall("bugfix".into()))
+        );
         for other in [
             "helmdeck://",
             "helmdeck://packs/",

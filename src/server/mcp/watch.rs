@@ -42,7 +42,8 @@ pub(crate) async fn changes<T: Future<Output = bool>>(
         tokio::select! {
             biased;
             () = drain.cancelled() => return,
-            // Compare the packs anew: it does not matter which change it was, or whether some were missed.
+            // Compare the packs anew: it does not matter which change it was, or whether some were
+            // missed.
             event = events.next() => if event.is_none() { return },
             () = tokio::time::sleep(CHECK) => {
                 if gone() || !validity.holds().await {

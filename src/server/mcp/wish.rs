@@ -9,8 +9,8 @@ use serde::Deserialize;
 
 /// `{directive?, max_age?, max_stale?}`: the directive, and times in whole seconds.
 ///
-/// The directive is `default`, `bypass`, `refresh` or `only_if_cached`. It is validated whether the gates are open or
-/// not, and changes nothing unless both are.
+/// The directive is `default`, `bypass`, `refresh` or `only_if_cached`. It is validated whether the
+/// gates are open or not, and changes nothing unless both are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CacheWish {
@@ -59,16 +59,38 @@ mod tests {
     fn every_directive_is_read_and_anything_else_is_refused() {
         let read = |text: &str| {
             let wish: CacheWish = serde_json::from_str(text).ok()?;
-            let mut call = Call::new(PackName::new("a.b").unwrap(), "{}", Arc::new(Identity::local()));
+            let mut call = Call::new(
+                PackName::new("a.b").unwrap(),
+                "{}",
+                Arc::new(Identity::local()),
+            );
             wish.apply(&mut call);
-            Some((call.directive, call.max_age.map(|age| age.as_secs()), call.max_stale.map(|age| age.as_secs())))
+            Some((
+                call.directive,
+                call.max_age.map(|age| age.as_secs()),
+                call.max_stale.map(|age| age.as_secs()),
+            ))
         };
         assert_eq!(read("{}"), Some((Directive::Default, None, None)));
-        for directive in [Directive::Default, Directive::Bypass, Directive::Refresh, Directive::OnlyIfCached] {
-            let text = format!(r#"{{"directive":"{}","max_age":60,"max_stale":0}}"#, directive.as_str());
+        for directive in [
+            Directive::Default,
+            Directive::Bypass,
+            Directive::Refresh,
+            Directive::OnlyIfCached,
+        ] {
+            let text = format!(
+                r#"{{"directive":"{}","max_age":60,"max_stale":0}}"#,
+                directive.as_str()
+            );
             assert_eq!(read(&text), Some((directive, Some(60), Some(0))), "{text}");
         }
-        for bad in [r#"{"directive":"no-cache"}"#, r#"{"max_age":-1}"#, r#"{"max_age":"1m"}"#, r#"{"maxAge":1}"#, "7"] {
+        for bad in [
+            r#"{"directive":"no-cache"}"#,
+            r#"{"max_age":-1}"#,
+            r#"{"max_age":"1m"}"#,
+            r#"{"maxAge":1}"#,
+            "7",
+        ] {
             assert_eq!(read(bad), None, "{bad}");
         }
     }

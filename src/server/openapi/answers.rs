@@ -8,7 +8,11 @@ const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 /// Adds the common parts to the document.
 pub(super) fn complete(document: &mut Value, authenticates: bool) {
     document["servers"] = json!([{ "url": "/", "description": "This server" }]);
-    document["security"] = if authenticates { json!([{ "bearer": [] }]) } else { json!([]) };
+    document["security"] = if authenticates {
+        json!([{ "bearer": [] }])
+    } else {
+        json!([])
+    };
     if authenticates {
         document["components"]["securitySchemes"] = json!({
             "bearer": { "type": "http", "scheme": "bearer", "description": "An API token or a JSON Web Token" },
@@ -24,10 +28,17 @@ pub(super) fn complete(document: &mut Value, authenticates: bool) {
     for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
         let open = OPEN.contains(&path.as_str());
         for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
-            let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) else { continue };
+            let Some(responses) = operation
+                .get_mut("responses")
+                .and_then(Value::as_object_mut)
+            else {
+                continue;
+            };
             for (status, response) in responses.iter_mut() {
                 // An error without a declared body is a problem document.
-                if (status.starts_with(['4', '5']) || status == "default") && response.get("content").is_none() {
+                if (status.starts_with(['4', '5']) || status == "default")
+                    && response.get("content").is_none()
+                {
                     response["content"] = problem_content();
                 }
             }

@@ -1,4 +1,5 @@
-//! The `OpenAPI` 3.1 document: the declared routes, and one path with schemas for every pack version.
+//! The `OpenAPI` 3.1 document: the declared routes, and one path with schemas for every pack
+//! version.
 //!
 //! It is built for each request, from the packs that are registered at that moment.
 
@@ -49,24 +50,42 @@ pub(crate) fn head() -> utoipa::openapi::OpenApi {
 }
 
 /// Answers with the document: `routes`, and the packs that the caller may run.
-pub(crate) fn answer(routes: &Value, engine: &Engine, permissions: &Permissions, authenticates: bool) -> Response {
+pub(crate) fn answer(
+    routes: &Value,
+    engine: &Engine,
+    permissions: &Permissions,
+    authenticates: bool,
+) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
     ];
-    (headers, build(routes, engine, permissions, authenticates).to_string()).into_response()
+    (
+        headers,
+        build(routes, engine, permissions, authenticates).to_string(),
+    )
+        .into_response()
 }
 
 fn build(routes: &Value, engine: &Engine, permissions: &Permissions, authenticates: bool) -> Value {
     let mut document = routes.clone();
     let headers = header_parameters(&document);
-    let mut packs = Packs { headers, paths: Map::new(), schemas: Map::new(), ids: HashSet::new() };
+    let mut packs = Packs {
+        headers,
+        paths: Map::new(),
+        schemas: Map::new(),
+        ids: HashSet::new(),
+    };
     for latest in engine.packs() {
         if !permissions.allow_run(latest.name.as_str()) {
             continue;
         }
         packs.add(&latest, None);
-        for version in latest.versions.iter().filter(|version| **version != latest.version) {
+        for version in latest
+            .versions
+            .iter()
+            .filter(|version| **version != latest.version)
+        {
             // A pack that was unregistered a moment ago is left out.
             if let Ok(info) = engine.pack(latest.name.as_str(), Some(*version)) {
                 packs.add(&info, Some(version.to_string()));
@@ -82,10 +101,18 @@ fn build(routes: &Value, engine: &Engine, permissions: &Permissions, authenticat
 /// Builds the document without packs, from the declared routes.
 pub(crate) fn routes(declared: utoipa::openapi::OpenApi) -> Value {
     let mut document = serde_json::to_value(declared).unwrap_or_default();
-    let paths = document["paths"].as_object_mut().map(std::mem::take).unwrap_or_default();
+    let paths = document["paths"]
+        .as_object_mut()
+        .map(std::mem::take)
+        .unwrap_or_default();
     // A parameter with slashes is written `{*key}` in the router, and `{key}` in the document.
-    document["paths"] = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
-    let shapes = SHAPES.iter().filter_map(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
+    document["paths"] = paths
+        .into_iter()
+        .map(|(path, item)| (path.replace("{*", "{"), item))
+        .collect();
+    let shapes = SHAPES
+        .iter()
+        .filter_map(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
     let mut components: Map<String, Value> = shapes.flatten().collect();
     for (name, schema) in crate::rest::project::schemas() {
         rewrite::embed(&schema, name, &mut components);
@@ -95,9 +122,15 @@ pub(crate) fn routes(declared: utoipa::openapi::OpenApi) -> Value {
     // The same operations at a named version; a path of the document has one handler only.
     let mut item = document["paths"]["/api/v1/packs/{name}"].clone();
     for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
-        let id = format!("{}_version", operation["operationId"].as_str().unwrap_or_default());
+        let id = format!(
+            "{}_version",
+            operation["operationId"].as_str().unwrap_or_default()
+        );
         operation["operationId"] = id.into();
-        if let Some(parameters) = operation.get_mut("parameters").and_then(Value::as_array_mut) {
+        if let Some(parameters) = operation
+            .get_mut("parameters")
+            .and_then(Value::as_array_mut)
+        {
             parameters.push(json!({
                 "name": "version", "in": "path", "required": true, "description": "`v1`, `v2`, ... or `latest`",
                 "schema": { "type": "string", "pattern": "^(v[1-9][0-9]*|latest)$" },
@@ -111,7 +144,12 @@ pub(crate) fn routes(declared: utoipa::openapi::OpenApi) -> Value {
 /// Returns the headers that a call of a pack accepts.
 fn header_parameters(document: &Value) -> Vec<Value> {
     let run = &document["paths"]["/api/v1/packs/{name}"]["post"]["parameters"];
-    run.as_array().into_iter().flatten().filter(|parameter| parameter["in"] == "header").cloned().collect()
+    run.as_array()
+        .into_iter()
+        .flatten()
+        .filter(|parameter| parameter["in"] == "header")
+        .cloned()
+        .collect()
 }
 
 /// Paths and components of the packs.
@@ -129,7 +167,10 @@ impl Packs {
         let (input, output) = (component("input"), component("output"));
         rewrite::embed(&info.input, &input, &mut self.schemas);
         rewrite::embed(&info.output, &output, &mut self.schemas);
-        let (mut path, mut id) = (format!("/api/v1/packs/{}", info.name), format!("run_{}", info.name));
+        let (mut path, mut id) = (
+            format!("/api/v1/packs/{}", info.name),
+            format!("run_{}", info.name),
+        );
         if let Some(version) = version {
             path = format!("{path}/{version}");
             id = format!("{id}_{version}");
@@ -153,7 +194,8 @@ impl Packs {
         });
         if info.asynchronous {
             let job = json!({ "application/json": { "schema": reference("Job") } });
-            responses["202"] = json!({ "description": "The job that the call became", "content": job });
+            responses["202"] =
+                json!({ "description": "The job that the call became", "content": job });
         }
         let id = self.id(&id);
         self.paths.insert(
@@ -171,7 +213,10 @@ impl Packs {
 
     /// Makes a unique id that is an identifier in every language.
     fn id(&mut self, wanted: &str) -> String {
-        let plain: String = wanted.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let plain: String = wanted
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+            .collect();
         let mut id = plain.clone();
         let mut count = 1;
         while !self.ids.insert(id.clone()) {

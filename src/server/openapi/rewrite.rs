@@ -24,13 +24,21 @@ const SCHEMAS: [&str; 16] = [
 /// Keywords whose members become components.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 /// Keywords whose value maps names to schemas.
-const MAPS: [&str; 6] = ["properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"];
+const MAPS: [&str; 6] = [
+    "properties",
+    "patternProperties",
+    "dependentSchemas",
+    "dependencies",
+    "$defs",
+    "definitions",
+];
 
 /// Adds the schema to the components of the document as `<component>`.
 ///
 /// Each of its definitions (`$defs`, `definitions`) becomes a component `<component>.<definition>`,
-/// because most generators follow no reference into a component. Only places where JSON Schema expects
-/// a schema are visited: a `$ref` in a `const`, an `example` or as the name of a property is data.
+/// because most generators follow no reference into a component. Only places where JSON Schema
+/// expects a schema are visited: a `$ref` in a `const`, an `example` or as the name of a property
+/// is data.
 pub(super) fn embed(schema: &Value, component: &str, components: &mut Map<String, Value>) {
     let mut schema = match schema {
         // As components, most generators do not understand `true` and `false`.
@@ -42,8 +50,15 @@ pub(super) fn embed(schema: &Value, component: &str, components: &mut Map<String
     if schema.get("$id").is_none() {
         visit(&mut schema, &format!("#/components/schemas/{component}"));
         for keyword in DEFINITIONS {
-            let taken = schema.as_object_mut().and_then(|members| members.remove(keyword));
-            for (name, definition) in taken.as_ref().and_then(Value::as_object).into_iter().flatten() {
+            let taken = schema
+                .as_object_mut()
+                .and_then(|members| members.remove(keyword));
+            for (name, definition) in taken
+                .as_ref()
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten()
+            {
                 components.insert(format!("{component}.{}", plain(name)), definition.clone());
             }
         }
@@ -69,7 +84,11 @@ fn visit_members(members: &mut Map<String, Value>, root: &str) {
             }
             keyword if SCHEMAS.contains(&keyword) => nested(value, root),
             keyword if MAPS.contains(&keyword) => {
-                value.as_object_mut().into_iter().flatten().for_each(|(_, schema)| nested(schema, root));
+                value
+                    .as_object_mut()
+                    .into_iter()
+                    .flatten()
+                    .for_each(|(_, schema)| nested(schema, root));
             }
             _ => {}
         }
@@ -85,12 +104,19 @@ fn nested(schema: &mut Value, root: &str) {
 /// Moves pointers only (`#`, `#/...`); an anchor (`#name`) is found by its name anywhere.
 fn moved(target: &str, root: &str) -> Option<String> {
     let pointer = target.strip_prefix('#')?;
-    let definition =
-        DEFINITIONS.iter().find_map(|keyword| pointer.strip_prefix('/')?.strip_prefix(keyword)?.strip_prefix('/'));
+    let definition = DEFINITIONS.iter().find_map(|keyword| {
+        pointer
+            .strip_prefix('/')?
+            .strip_prefix(keyword)?
+            .strip_prefix('/')
+    });
     if let Some(rest) = definition {
         let (name, below) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         // RFC 6901, section 4.
-        return Some(format!("{root}.{}{below}", plain(&name.replace("~1", "/").replace("~0", "~"))));
+        return Some(format!(
+            "{root}.{}{below}",
+            plain(&name.replace("~1", "/").replace("~0", "~"))
+        ));
     }
     (pointer.is_empty() || pointer.starts_with('/')).then(|| format!("{root}{pointer}"))
 }
@@ -99,7 +125,15 @@ fn moved(target: &str, root: &str) -> Option<String> {
 ///
 /// `OpenAPI` 3.1, section 4.8.7.
 fn plain(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') { c } else { '_' }).collect()
+    name.chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -69,12 +69,20 @@ impl Whose {
     ///
     /// # Errors
     /// `forbidden`.
-    pub(super) fn of(caller: &Caller, tenant: Option<&str>, user: Option<&str>) -> Result<Self, Problem> {
+    pub(super) fn of(
+        caller: &Caller,
+        tenant: Option<&str>,
+        user: Option<&str>,
+    ) -> Result<Self, Problem> {
         if user.is_none() && caller.permissions.allow(&Permission::Admin) {
             return Ok(Self::All(tenant.map(str::to_owned)));
         }
         let identity = &caller.identity;
-        let asked = Namespace::new(tenant.unwrap_or(identity.tenant()), user.unwrap_or(identity.user()), None);
+        let asked = Namespace::new(
+            tenant.unwrap_or(identity.tenant()),
+            user.unwrap_or(identity.user()),
+            None,
+        );
         need_own(caller, &asked)?;
         Ok(Self::One(asked))
     }
@@ -93,11 +101,12 @@ impl Whose {
     }
 }
 
-/// Lists past calls, newest first: who called which pack, the outcome, the cache status, the duration.
+/// Lists past calls, newest first: who called which pack, the outcome, the cache status, the
+/// duration.
 ///
-/// A caller sees its own calls, as long as the audit is kept; an administrator also those of another caller (`user`).
-/// Without `user` an administrator sees its own calls and the newest of everybody: up to 2,000 since the start of this
-/// process. Packs with `no_audit` are not in it.
+/// A caller sees its own calls, as long as the audit is kept; an administrator also those of
+/// another caller (`user`). Without `user` an administrator sees its own calls and the newest of
+/// everybody: up to 2,000 since the start of this process. Packs with `no_audit` are not in it.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "memory", operation_id = "list_calls",
     params(AuditQuery),
     responses((status = 200, description = "The calls", body = ref("#/components/schemas/CallList")), Problems))]
@@ -121,20 +130,31 @@ async fn list(
         Whose::One(one) => state.limits.in_time(memory.calls(one, filter)).await??,
         Whose::All(tenant) => {
             let own = Namespace::of_caller(&caller.identity);
-            let is_own =
-                |call: &CallRecord| (call.identity.tenant(), call.identity.user()) == (&*own.tenant, &*own.subject);
+            let is_own = |call: &CallRecord| {
+                (call.identity.tenant(), call.identity.user()) == (&*own.tenant, &*own.subject)
+            };
             let mut page = CallPage::default();
-            if tenant.as_deref().is_none_or(|tenant| *tenant == *own.tenant) {
-                page = state.limits.in_time(memory.calls(&own, filter.clone())).await??;
+            if tenant
+                .as_deref()
+                .is_none_or(|tenant| *tenant == *own.tenant)
+            {
+                page = state
+                    .limits
+                    .in_time(memory.calls(&own, filter.clone()))
+                    .await??;
             }
             // A search that goes on later shows what is older then.
             let end = page.next.filter(|_| page.truncated);
             let is_here = |call: &CallRecord| end.is_none_or(|(end, _)| call.at > end);
-            let others = memory
-                .recent_calls()
-                .after(0, usize::MAX, |call| whose.has_call(call) && !is_own(call) && is_here(call));
+            let others = memory.recent_calls().after(0, usize::MAX, |call| {
+                whose.has_call(call) && !is_own(call) && is_here(call)
+            });
             let (own_more, unreadable) = (page.next.is_some(), page.unreadable);
-            let calls = page.calls.into_iter().chain(others.entries.into_iter().map(PastCall::from)).collect();
+            let calls = page
+                .calls
+                .into_iter()
+                .chain(others.entries.into_iter().map(PastCall::from))
+                .collect();
             let mut merged = filter.page(calls);
             merged.truncated = merged.next.is_none() && end.is_some();
             if merged.truncated {
@@ -142,24 +162,43 @@ async fn list(
             } else if merged.next.is_none() && own_more {
                 merged.next = after_last(&filter, &merged);
             }
-            CallPage { unreadable, ..merged }
+            CallPage {
+                unreadable,
+                ..merged
+            }
         }
     };
-    let next = page.next.map(|(at, skip)| format!("{}.{skip}", at.micros()));
+    let next = page
+        .next
+        .map(|(at, skip)| format!("{}.{skip}", at.micros()));
     json(&serde_json::json!({
         "calls": page.calls, "next": next, "truncated": page.truncated, "unreadable": page.unreadable,
     }))
 }
 
-/// Returns the position after the last call of a page that is full of own calls and has more of them.
+/// Returns the position after the last call of a page that is full of own calls and has more of
+/// them.
 fn after_last(filter: &CallFilter, page: &CallPage) -> Option<(Timestamp, u32)> {
     let last = page.calls.last()?.at;
-    let same = page.calls.iter().rev().take_while(|call| call.at == last).count();
-    let skipped = filter.before.filter(|(at, _)| *at == last).map_or(0, |(_, skip)| skip);
-    Some((last, skipped.saturating_add(u32::try_from(same).unwrap_or(u32::MAX))))
+    let same = page
+        .calls
+        .iter()
+        .rev()
+        .take_while(|call| call.at == last)
+        .count();
+    let skipped = filter
+        .before
+        .filter(|(at, _)| *at == last)
+        .map_or(0, |(_, skip)| skip);
+    Some((
+        last,
+        skipped.saturating_add(u32::try_from(same).unwrap_or(u32::MAX)),
+    ))
 }
 
 fn position(cursor: &str) -> Result<(Timestamp, u32), Problem> {
-    let parsed = cursor.split_once('.').and_then(|(at, skip)| Some((Timestamp(at.parse().ok()?), skip.parse().ok()?)));
+    let parsed = cursor
+        .split_once('.')
+        .and_then(|(at, skip)| Some((Timestamp(at.parse().ok()?), skip.parse().ok()?)));
     parsed.ok_or_else(|| Problem::new(Code::InvalidInput, "cursor is not the \"next\" of a page"))
 }

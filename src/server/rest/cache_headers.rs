@@ -28,8 +28,12 @@ fn status(cache: &CacheInfo, directive: Directive) -> Vec<u8> {
             // Writing to memory cannot fail.
             let _ = write!(text, "hit; ttl={}", time_left(cache));
         }
-        CacheStatus::Miss if directive == Directive::Refresh => text.extend_from_slice(b"fwd=request"),
-        CacheStatus::Miss if cache.reason == Some("expired") => text.extend_from_slice(b"fwd=stale"),
+        CacheStatus::Miss if directive == Directive::Refresh => {
+            text.extend_from_slice(b"fwd=request")
+        }
+        CacheStatus::Miss if cache.reason == Some("expired") => {
+            text.extend_from_slice(b"fwd=stale")
+        }
         CacheStatus::Miss => text.extend_from_slice(b"fwd=miss"),
         CacheStatus::Revalidated => text.extend_from_slice(b"fwd=stale; fwd-status=304; stored"),
         CacheStatus::Bypass => text.extend_from_slice(b"fwd=bypass"),
@@ -43,7 +47,11 @@ fn status(cache: &CacheInfo, directive: Directive) -> Vec<u8> {
         let _ = write!(text, "; detail={word}");
     }
     if let Some(after) = cache.retry_after {
-        let _ = write!(text, "; retry-after={}", after.as_secs() + u64::from(after.subsec_nanos() > 0));
+        let _ = write!(
+            text,
+            "; retry-after={}",
+            after.as_secs() + u64::from(after.subsec_nanos() > 0)
+        );
     }
     text
 }
@@ -54,7 +62,10 @@ fn time_left(cache: &CacheInfo) -> i64 {
     match cache.ttl.checked_sub(cache.age) {
         Some(left) => signed(left.as_secs()),
         // Rounded away from zero: what is stale by half a second must not read as `ttl=0`.
-        None => -signed((cache.age - cache.ttl).as_secs() + u64::from((cache.age - cache.ttl).subsec_nanos() > 0)),
+        None => -signed(
+            (cache.age - cache.ttl).as_secs()
+                + u64::from((cache.age - cache.ttl).subsec_nanos() > 0),
+        ),
     }
 }
 
@@ -81,23 +92,30 @@ mod tests {
 
     /// Checks a header by the grammar of RFC 8941 and the types of RFC 9211, section 2.
     fn assert_structured(text: &str) {
-        let list: List = Parser::new(text).parse().unwrap_or_else(|error| panic!("{text}: {error}"));
-        let [ListEntry::Item(Item { bare_item, params })] = list.as_slice() else { panic!("one cache: {text}") };
+        let list: List = Parser::new(text)
+            .parse()
+            .unwrap_or_else(|error| panic!("{text}: {error}"));
+        let [ListEntry::Item(Item { bare_item, params })] = list.as_slice() else {
+            panic!("one cache: {text}")
+        };
         assert_eq!(bare_item.as_token().map(TokenRef::as_str), Some("helmdeck"));
         for (name, value) in params {
             let right = match name.as_str() {
                 "hit" | "stored" | "collapsed" => value.as_boolean() == Some(true),
                 "ttl" | "fwd-status" | "retry-after" => value.as_integer().is_some(),
-                "fwd" => {
-                    value.as_token().is_some_and(|why| ["bypass", "miss", "request", "stale"].contains(&why.as_str()))
-                }
+                "fwd" => value.as_token().is_some_and(|why| {
+                    ["bypass", "miss", "request", "stale"].contains(&why.as_str())
+                }),
                 "key" => value.as_string().is_some(),
                 "detail" => value.as_token().is_some(),
                 _ => false,
             };
             assert!(right, "{name}: {text}");
         }
-        assert!(params.contains_key("hit") != params.contains_key("fwd"), "{text}");
+        assert!(
+            params.contains_key("hit") != params.contains_key("fwd"),
+            "{text}"
+        );
     }
 
     fn read(info: &CacheInfo, directive: Directive) -> (String, String) {
@@ -112,33 +130,76 @@ mod tests {
     fn each_status_has_the_form_of_rfc_9211() {
         let key = r#"; key="000102030405abff""#;
         let expect = |status, age_ms, directive, text: &str, age: &str| {
-            assert_eq!(read(&info(status, age_ms), directive), (format!("helmdeck; {text}{key}"), age.to_owned()));
+            assert_eq!(
+                read(&info(status, age_ms), directive),
+                (format!("helmdeck; {text}{key}"), age.to_owned())
+            );
         };
         let plain = Directive::Default;
         expect(CacheStatus::Hit, 1_999, plain, "hit; ttl=298", "1");
         expect(CacheStatus::Stale, 300_500, plain, "hit; ttl=-1", "300");
         expect(CacheStatus::Miss, 0, plain, "fwd=miss", "0");
         expect(CacheStatus::Miss, 0, Directive::Refresh, "fwd=request", "0");
-        expect(CacheStatus::Revalidated, 0, plain, "fwd=stale; fwd-status=304; stored", "0");
+        expect(
+            CacheStatus::Revalidated,
+            0,
+            plain,
+            "fwd=stale; fwd-status=304; stored",
+            "0",
+        );
         expect(CacheStatus::Bypass, 0, Directive::Bypass, "fwd=bypass", "0");
         expect(CacheStatus::Coalesced, 0, plain, "fwd=miss; collapsed", "0");
         let store_error = Some("read_only");
-        let (text, _) = read(&CacheInfo { store_error, ..info(CacheStatus::Miss, 0) }, plain);
+        let (text, _) = read(
+            &CacheInfo {
+                store_error,
+                ..info(CacheStatus::Miss, 0)
+            },
+            plain,
+        );
         assert_eq!(text, format!("helmdeck; fwd=miss{key}; detail=read_only"));
         let (reason, retry_after) = (Some("upstream_backoff"), Some(Duration::from_millis(5_200)));
-        let (text, _) = read(&CacheInfo { reason, retry_after, ..info(CacheStatus::Stale, 301_000) }, plain);
-        assert_eq!(text, format!("helmdeck; hit; ttl=-1{key}; detail=upstream_backoff; retry-after=6"));
+        let (text, _) = read(
+            &CacheInfo {
+                reason,
+                retry_after,
+                ..info(CacheStatus::Stale, 301_000)
+            },
+            plain,
+        );
+        assert_eq!(
+            text,
+            format!("helmdeck; hit; ttl=-1{key}; detail=upstream_backoff; retry-after=6")
+        );
     }
 
     #[test]
     fn every_detail_is_a_token() {
-        let words = CacheInfo::STORE_ERRORS.into_iter().chain(CacheInfo::REASONS);
+        let words = CacheInfo::STORE_ERRORS
+            .into_iter()
+            .chain(CacheInfo::REASONS);
         for word in words {
-            read(&CacheInfo { reason: Some(word), ..info(CacheStatus::Miss, 0) }, Directive::Default);
+            read(
+                &CacheInfo {
+                    reason: Some(word),
+                    ..info(CacheStatus::Miss, 0)
+                },
+                Directive::Default,
+            );
         }
         let rules = helmdeck_core::leaks::rules().map(NotKept::Secret);
-        for not_kept in NotKept::WORDS.into_iter().map(NotKept::Because).chain(rules) {
-            read(&CacheInfo { not_kept: Some(not_kept), ..info(CacheStatus::Miss, 0) }, Directive::Default);
+        for not_kept in NotKept::WORDS
+            .into_iter()
+            .map(NotKept::Because)
+            .chain(rules)
+        {
+            read(
+                &CacheInfo {
+                    not_kept: Some(not_kept),
+                    ..info(CacheStatus::Miss, 0)
+                },
+                Directive::Default,
+            );
         }
     }
 }

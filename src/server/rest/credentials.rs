@@ -1,6 +1,7 @@
 //! Routes of the vault: credentials with their grants and uses, never a value.
 //!
-//! An administrator sees all of it. Other callers see the credentials that are granted to them, and their own uses.
+//! An administrator sees all of it. Other callers see the credentials that are granted to them, and
+//! their own uses.
 
 use std::collections::HashMap;
 
@@ -30,7 +31,11 @@ const CREDENTIAL: &str = "a credential";
 const COUNTED: usize = 10_000;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list)).routes(routes!(uses)).routes(routes!(grant)).routes(routes!(revoke))
+    OpenApiRouter::default()
+        .routes(routes!(list))
+        .routes(routes!(uses))
+        .routes(routes!(grant))
+        .routes(routes!(revoke))
 }
 
 /// Which credentials to list.
@@ -67,7 +72,8 @@ struct Grant {
 
 /// Lists the credentials by name, in pages: type, hosts, grants and last use, never a value.
 ///
-/// Administrators see all of them. Other callers see those that are granted to them, without the grants of others.
+/// Administrators see all of them. Other callers see those that are granted to them, without the
+/// grants of others.
 #[utoipa::path(get, path = "/api/v1/credentials", tag = "credentials", operation_id = "list_credentials",
     params(CredentialQuery),
     responses(
@@ -86,7 +92,10 @@ async fn list(
     let (book, system) = (state.operator.vault()?, state.operator.system()?);
     let reading = async {
         let listed = book.list().await.map_err(vault_error)?;
-        let uses = system.vault_uses_of(None, own.map(of_caller), COUNTED).await.map_err(system_error)?;
+        let uses = system
+            .vault_uses_of(None, own.map(of_caller), COUNTED)
+            .await
+            .map_err(system_error)?;
         Ok::<_, helmdeck_core::Error>((listed, uses))
     };
     let (mut listed, uses) = state.engine.limits.in_time(reading).await??;
@@ -99,20 +108,28 @@ async fn list(
     }
     let more = listed.len() > limit;
     listed.truncate(limit);
-    let next = listed.last().filter(|_| more).map(|entry| entry.name.clone());
+    let next = listed
+        .last()
+        .filter(|_| more)
+        .map(|entry| entry.name.clone());
     let totals = totals(&uses);
     let none = Total::default();
     let shown: Vec<Value> = listed
         .iter()
         .map(|entry| {
             let total = totals.get(entry.name.as_str()).unwrap_or(&none);
-            if own.is_some() { for_user(entry, total) } else { for_admin(entry, total) }
+            if own.is_some() {
+                for_user(entry, total)
+            } else {
+                for_admin(entry, total)
+            }
         })
         .collect();
     answer(&json!({ "credentials": shown, "next": next }))
 }
 
-/// Lists the uses of a credential by caller, pack and day, the latest first; for other callers, their own.
+/// Lists the uses of a credential by caller, pack and day, the latest first; for other callers,
+/// their own.
 #[utoipa::path(get, path = "/api/v1/credentials/{name}/uses", tag = "credentials", operation_id = "credential_uses",
     params(("name" = String, Path, description = "The credential's name"), UsesQuery),
     responses((status = 200, description = "The uses", body = ref("#/components/schemas/CredentialUses")), Problems))]
@@ -125,9 +142,17 @@ async fn uses(
     let own = reach(&caller, CREDENTIAL)?;
     let limit = page_size(page.read()?.limit)?;
     state.operator.vault()?;
-    let reading =
-        state.operator.system()?.vault_uses_of(Some(path.value("name").to_owned()), own.map(of_caller), limit);
-    let uses = state.engine.limits.in_time(reading).await?.map_err(system_error)?;
+    let reading = state.operator.system()?.vault_uses_of(
+        Some(path.value("name").to_owned()),
+        own.map(of_caller),
+        limit,
+    );
+    let uses = state
+        .engine
+        .limits
+        .in_time(reading)
+        .await?
+        .map_err(system_error)?;
     let uses: Vec<Value> = uses
         .iter()
         .map(|used| {
@@ -178,21 +203,40 @@ async fn change(
     allow: bool,
 ) -> Result<Response, Problem> {
     need(&caller, &Permission::Admin)?;
-    let grant: Grant = state.engine.limits.read_json(request, MAX_REQUEST_BYTES).await?;
+    let grant: Grant = state
+        .engine
+        .limits
+        .read_json(request, MAX_REQUEST_BYTES)
+        .await?;
     let invalid = |message: String| Problem::new(Code::InvalidInput, message);
     let subjects: Vec<Subjects> = texts(&grant.subjects).map_err(invalid)?;
     let packs: Vec<Glob> = texts(&grant.packs).map_err(invalid)?;
     if subjects.is_empty() && packs.is_empty() {
-        return Err(invalid("name at least one of \"subjects\" and \"packs\"".to_owned()));
+        return Err(invalid(
+            "name at least one of \"subjects\" and \"packs\"".to_owned(),
+        ));
     }
     let change = if allow {
-        Change { allow: subjects, allow_packs: packs, ..Change::default() }
+        Change {
+            allow: subjects,
+            allow_packs: packs,
+            ..Change::default()
+        }
     } else {
-        Change { revoke: subjects, revoke_packs: packs, ..Change::default() }
+        Change {
+            revoke: subjects,
+            revoke_packs: packs,
+            ..Change::default()
+        }
     };
     let name = path.value("name");
     let changing = state.operator.vault()?.regrant(name, change);
-    let about = state.engine.limits.in_time(changing).await?.map_err(vault_error)?;
+    let about = state
+        .engine
+        .limits
+        .in_time(changing)
+        .await?
+        .map_err(vault_error)?;
     let by = &caller.identity;
     tracing::info!(credential = name, allow, by = %format_args!("{}/{}", by.tenant(), by.user()), "the grants of a credential were changed");
     answer(&json!({ "subjects": strings(&about.subjects), "packs": strings(&about.packs) }))
@@ -212,7 +256,12 @@ fn of_caller(identity: &Identity) -> (String, String) {
 
 fn is_granted(entry: &Listed, identity: &Identity) -> bool {
     let about = entry.about.as_ref().and_then(|about| about.as_ref().ok());
-    about.is_some_and(|about| about.subjects.iter().any(|subjects| subjects.cover(identity)))
+    about.is_some_and(|about| {
+        about
+            .subjects
+            .iter()
+            .any(|subjects| subjects.cover(identity))
+    })
 }
 
 /// Uses of one credential.
@@ -230,7 +279,9 @@ fn totals(uses: &[VaultUse]) -> HashMap<&str, Total> {
         let total = totals.entry(&used.name).or_default();
         total.granted = total.granted.saturating_add(used.granted);
         total.refused = total.refused.saturating_add(used.refused);
-        total.last.get_or_insert_with(|| (used.last_at, format!("{}/{}", used.tenant, used.subject)));
+        total
+            .last
+            .get_or_insert_with(|| (used.last_at, format!("{}/{}", used.tenant, used.subject)));
     }
     totals
 }

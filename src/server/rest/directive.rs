@@ -1,6 +1,8 @@
-//! The request's `Cache-Control` (RFC 9111, section 5.2.1; RFC 5861, section 4) as the engine's cache directive.
+//! The request's `Cache-Control` (RFC 9111, section 5.2.1; RFC 5861, section 4) as the engine's
+//! cache directive.
 //!
-//! Without both gates open the engine ignores it, so it is parsed leniently: unknown directives change nothing.
+//! Without both gates open the engine ignores it, so it is parsed leniently: unknown directives
+//! change nothing.
 
 use std::time::Duration;
 
@@ -24,7 +26,11 @@ pub(super) fn apply(headers: &HeaderMap, call: &mut Call) {
         }
     }
     call.directive = match wanted {
-        CacheControl { only_if_cached: true, no_cache, .. } => {
+        CacheControl {
+            only_if_cached: true,
+            no_cache,
+            ..
+        } => {
             if no_cache {
                 // No stored answer is acceptable and none may be made: every answer is too old.
                 call.max_age = Some(Duration::ZERO);
@@ -65,7 +71,10 @@ impl CacheControl {
             call.min_fresh = Some(call.min_fresh.map_or(wanted, |before| before.max(wanted)));
         } else if is("stale-if-error") {
             let wanted = argument.map_or(Duration::ZERO, seconds);
-            call.stale_if_error = Some(call.stale_if_error.map_or(wanted, |before| before.min(wanted)));
+            call.stale_if_error = Some(
+                call.stale_if_error
+                    .map_or(wanted, |before| before.min(wanted)),
+            );
         }
     }
 }
@@ -75,7 +84,9 @@ fn seconds(digits: &str) -> Duration {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Duration::ZERO;
     }
-    digits.parse().map_or(LONGEST, |seconds| Duration::from_secs(seconds).min(LONGEST))
+    digits
+        .parse()
+        .map_or(LONGEST, |seconds| Duration::from_secs(seconds).min(LONGEST))
 }
 
 #[cfg(test)]
@@ -91,9 +102,17 @@ mod tests {
         for value in values {
             headers.append(CACHE_CONTROL, value.parse().unwrap());
         }
-        let mut call = Call::new(PackName::new("a.b").unwrap(), "{}", Arc::new(Identity::local()));
+        let mut call = Call::new(
+            PackName::new("a.b").unwrap(),
+            "{}",
+            Arc::new(Identity::local()),
+        );
         apply(&headers, &mut call);
-        (call.directive, call.max_age.map(|age| age.as_secs()), call.max_stale.map(|age| age.as_secs()))
+        (
+            call.directive,
+            call.max_age.map(|age| age.as_secs()),
+            call.max_stale.map(|age| age.as_secs()),
+        )
     }
 
     #[test]
@@ -101,9 +120,18 @@ mod tests {
         assert_eq!(read(&[]), (Directive::Default, None, None));
         assert_eq!(read(&["no-cache"]), (Directive::Refresh, None, None));
         assert_eq!(read(&["No-Store"]), (Directive::Bypass, None, None));
-        assert_eq!(read(&["only-if-cached"]), (Directive::OnlyIfCached, None, None));
-        assert_eq!(read(&["max-age=60, max-stale=\"30\""]), (Directive::Default, Some(60), Some(30)));
-        assert_eq!(read(&["max-stale"]), (Directive::Default, None, Some(1 << 31)));
+        assert_eq!(
+            read(&["only-if-cached"]),
+            (Directive::OnlyIfCached, None, None)
+        );
+        assert_eq!(
+            read(&["max-age=60, max-stale=\"30\""]),
+            (Directive::Default, Some(60), Some(30))
+        );
+        assert_eq!(
+            read(&["max-stale"]),
+            (Directive::Default, None, Some(1 << 31))
+        );
         assert_eq!(
             read(&["max-age=5", " only-if-cached ,, max-stale"]),
             (Directive::OnlyIfCached, Some(5), Some(1 << 31))
@@ -114,9 +142,18 @@ mod tests {
     fn the_one_that_does_less_wins_in_either_order() {
         assert_eq!(read(&["no-cache, no-store"]).0, Directive::Bypass);
         assert_eq!(read(&["no-store, no-cache"]).0, Directive::Bypass);
-        assert_eq!(read(&["only-if-cached, no-store"]).0, Directive::OnlyIfCached);
-        assert_eq!(read(&["only-if-cached, no-cache"]), (Directive::OnlyIfCached, Some(0), None));
-        assert_eq!(read(&["no-cache", "max-age=9, only-if-cached"]), (Directive::OnlyIfCached, Some(0), None));
+        assert_eq!(
+            read(&["only-if-cached, no-store"]).0,
+            Directive::OnlyIfCached
+        );
+        assert_eq!(
+            read(&["only-if-cached, no-cache"]),
+            (Directive::OnlyIfCached, Some(0), None)
+        );
+        assert_eq!(
+            read(&["no-cache", "max-age=9, only-if-cached"]),
+            (Directive::OnlyIfCached, Some(0), None)
+        );
     }
 
     #[test]
@@ -129,9 +166,19 @@ mod tests {
     #[test]
     fn freshness_and_failures_are_read_too() {
         let mut headers = HeaderMap::new();
-        headers.append(CACHE_CONTROL, "min-fresh=5, stale-if-error=60".parse().unwrap());
-        headers.append(CACHE_CONTROL, "min-fresh=9, stale-if-error=30".parse().unwrap());
-        let mut call = Call::new(PackName::new("a.b").unwrap(), "{}", Arc::new(Identity::local()));
+        headers.append(
+            CACHE_CONTROL,
+            "min-fresh=5, stale-if-error=60".parse().unwrap(),
+        );
+        headers.append(
+            CACHE_CONTROL,
+            "min-fresh=9, stale-if-error=30".parse().unwrap(),
+        );
+        let mut call = Call::new(
+            PackName::new("a.b").unwrap(),
+            "{}",
+            Arc::new(Identity::local()),
+        );
         apply(&headers, &mut call);
         let expected = (Some(Duration::from_secs(9)), Some(Duration::from_secs(30)));
         assert_eq!((call.min_fresh, call.stale_if_error), expected);
@@ -143,6 +190,9 @@ mod tests {
         assert_eq!(read(&["max-age"]).1, Some(0));
         assert_eq!(read(&["max-stale=-5"]).2, Some(0));
         assert_eq!(read(&["max-age=99999999999999999999999"]).1, Some(1 << 31));
-        assert_eq!(read(&["private, x-max-age=1, no-transform"]), (Directive::Default, None, None));
+        assert_eq!(
+            read(&["private, x-max-age=1, no-transform"]),
+            (Directive::Default, None, None)
+        );
     }
 }

@@ -30,8 +30,10 @@ use crate::problem::Problem;
 
 pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Keeps proxies from holding events back.
-pub(super) const UNBUFFERED: (HeaderName, HeaderValue) =
-    (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+pub(super) const UNBUFFERED: (HeaderName, HeaderValue) = (
+    HeaderName::from_static("x-accel-buffering"),
+    HeaderValue::from_static("no"),
+);
 /// Interval of comments on a stream without events, which show its client that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Maximum age of a stream. Its client reconnects then, with a token that is still valid.
@@ -41,12 +43,12 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(follow))
 }
 
-/// Streams the events of a job as they happen: its current state, then each report and change. It ends
-/// after the last one.
+/// Streams the events of a job as they happen: its current state, then each report and change. It
+/// ends after the last one.
 ///
-/// Each event has a number (`id`), a name (`state` or `progress`) and the job as data. `Last-Event-ID`
-/// resumes after that number; the answer is 204 if nothing follows. A stream ends after ten minutes,
-/// and when the server stops: reconnect to go on.
+/// Each event has a number (`id`), a name (`state` or `progress`) and the job as data.
+/// `Last-Event-ID` resumes after that number; the answer is 204 if nothing follows. A stream ends
+/// after ten minutes, and when the server stops: reconnect to go on.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/events", tag = "jobs", operation_id = "job_events",
     params(
         ("id" = String, Path, description = "The job's id"),
@@ -64,15 +66,28 @@ async fn follow(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let job = jobs::find(&state.engine, &caller, &path).await?;
-    let after = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    let after = headers
+        .get(LAST_EVENT_ID)
+        .and_then(|value| value.to_str().ok()?.trim().parse().ok());
     if job.state.is_final() && after.is_some_and(|after| job.revision <= after) {
         // It tells an EventSource not to reconnect.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let full = |error: helmdeck_core::Error| error.with_message("you have too many event streams open");
-    let share = state.streams_of.enter(&caller.identity.without_session()).map_err(full)?;
-    let permit = state.streams.enter().map_err(|error| error.with_message("too many event streams are open"))?;
-    let events = state.engine.engine.follow_job(reach(&caller, JOB)?, &job.id, after).await?;
+    let full =
+        |error: helmdeck_core::Error| error.with_message("you have too many event streams open");
+    let share = state
+        .streams_of
+        .enter(&caller.identity.without_session())
+        .map_err(full)?;
+    let permit = state
+        .streams
+        .enter()
+        .map_err(|error| error.with_message("too many event streams are open"))?;
+    let events = state
+        .engine
+        .engine
+        .follow_job(reach(&caller, JOB)?, &job.id, after)
+        .await?;
     let open = Open {
         events: Box::pin(events),
         state: None,
@@ -85,7 +100,11 @@ async fn follow(
         let lines = open.next().await?;
         Some((Ok::<_, Infallible>(lines), open))
     });
-    let headers = [(CONTENT_TYPE, EVENTS), (CACHE_CONTROL, NO_STORE), UNBUFFERED];
+    let headers = [
+        (CONTENT_TYPE, EVENTS),
+        (CACHE_CONTROL, NO_STORE),
+        UNBUFFERED,
+    ];
     Ok((headers, Body::from_stream(lines)).into_response())
 }
 
@@ -120,7 +139,11 @@ impl Open {
     }
 
     fn write(&mut self, event: &JobEvent) -> Option<Bytes> {
-        let name = if self.state.replace(event.job.state) == Some(event.job.state) { "progress" } else { "state" };
+        let name = if self.state.replace(event.job.state) == Some(event.job.state) {
+            "progress"
+        } else {
+            "state"
+        };
         // Compact JSON has no line feeds.
         let data = serde_json::to_string(&*event.job).ok()?;
         Some(format!("id: {}\nevent: {name}\ndata: {data}\n\n", event.number).into())

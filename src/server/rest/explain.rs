@@ -17,10 +17,12 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(explain))
 }
 
-/// Explains the cache for a call of the latest version: its key, its tags, whether there is an answer. Runs nothing.
+/// Explains the cache for a call of the latest version: its key, its tags, whether there is an
+/// answer. Runs nothing.
 ///
-/// The request is that of the call itself. If there is no answer for exactly this call, `nearest` says how the nearest
-/// one differs. A pack or a call that is not cached is a `conflict`, with the reason.
+/// The request is that of the call itself. If there is no answer for exactly this call, `nearest`
+/// says how the nearest one differs. A pack or a call that is not cached is a `conflict`, with the
+/// reason.
 #[utoipa::path(post, path = "/api/v1/packs/{name}/explain", tag = "packs", operation_id = "explain_call",
     params(
         ("name" = String, Path, description = "The pack's name, for example `github.list_issues`"),
@@ -39,6 +41,19 @@ async fn explain(
     request: Request,
 ) -> Result<Response, Problem> {
     let asked = CallRequest::read(&state, &caller, &path, request).await?;
-    let refused = |error| without_suggestion(&state.engine, &caller.permissions, path.value("name"), error);
-    json(&state.limits.in_time(state.engine.explain(asked.call)).await?.map_err(refused)?)
+    let refused = |error| {
+        without_suggestion(
+            &state.engine,
+            &caller.permissions,
+            path.value("name"),
+            error,
+        )
+    };
+    json(
+        &state
+            .limits
+            .in_time(state.engine.explain(asked.call))
+            .await?
+            .map_err(refused)?,
+    )
 }

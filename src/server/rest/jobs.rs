@@ -66,7 +66,11 @@ async fn start(
 /// Answers a call that runs as a job: with the job, or with its outcome.
 ///
 /// The outcome is returned if the caller waits and the job ends in time.
-pub(super) async fn run(state: &CallState, caller: &Caller, asked: CallRequest) -> Result<Response, Problem> {
+pub(super) async fn run(
+    state: &CallState,
+    caller: &Caller,
+    asked: CallRequest,
+) -> Result<Response, Problem> {
     let CallRequest { call, headers } = asked;
     let owner = Some(need_token(caller, JOB)?);
     let name = call.pack.clone();
@@ -74,16 +78,24 @@ pub(super) async fn run(state: &CallState, caller: &Caller, asked: CallRequest) 
     let prefer = Prefer::of(&headers);
     let (job, replayed) = match idempotency::key(&headers)? {
         Some(key) => submit_once(state, call, key).await?,
-        // No time limit: if the submit were cut off, the job could continue and no client would know its id.
+        // No time limit: if the submit were cut off, the job could continue and no client would
+        // know its id.
         None => {
-            let refused = |error| without_suggestion(engine, &caller.permissions, name.as_str(), error);
+            let refused =
+                |error| without_suggestion(engine, &caller.permissions, name.as_str(), error);
             (engine.submit(call).await.map_err(refused)?, false)
         }
     };
     let mut response = match prefer.wait {
         Some(wait) => {
-            let job = engine.wait_for_job(owner, &job.id, wait.min(limits.deadline)).await?;
-            if job.state.is_final() { outcome(&state.engine, owner, &job.id).await? } else { accepted(&job)? }
+            let job = engine
+                .wait_for_job(owner, &job.id, wait.min(limits.deadline))
+                .await?;
+            if job.state.is_final() {
+                outcome(&state.engine, owner, &job.id).await?
+            } else {
+                accepted(&job)?
+            }
         }
         None => accepted(&job)?,
     };
@@ -99,21 +111,30 @@ async fn submit_once(state: &CallState, call: Call, key: String) -> Result<(Job,
     let (engine, idempotency) = (state.engine.engine.clone(), state.idempotency.clone());
     let task = state.tasks.spawn(async move {
         let identity = Arc::clone(&call.identity);
-        match idempotency.begin(Operation::Job, &call, &key, false).await? {
+        match idempotency
+            .begin(Operation::Job, &call, &key, false)
+            .await?
+        {
             Begun::New(ticket) => {
                 let job = engine.submit(call).await;
-                let answer = job.as_ref().map(|job| Bytes::from(job.id.to_string())).map_err(Clone::clone);
+                let answer = job
+                    .as_ref()
+                    .map(|job| Bytes::from(job.id.to_string()))
+                    .map_err(Clone::clone);
                 ticket.finish(&answer).await;
                 Ok((job?, false))
             }
             Begun::Repeat(answer) => {
                 let id = String::from_utf8_lossy(&answer?).into_owned();
-                let id = JobId::parse(&id).map_err(|message| Error::new(Code::Internal, message))?;
+                let id =
+                    JobId::parse(&id).map_err(|message| Error::new(Code::Internal, message))?;
                 Ok((engine.job(Some(&identity), &id).await?, true))
             }
         }
     });
-    let lost = |error| Error::new(Code::Internal, "the request ended without an answer").with_source(error);
+    let lost = |error| {
+        Error::new(Code::Internal, "the request ended without an answer").with_source(error)
+    };
     task.await.map_err(lost)?
 }
 
@@ -162,9 +183,17 @@ async fn list(
 ) -> Result<Response, Problem> {
     let owner = reach(&caller, JOB)?;
     let filter = filter.read()?;
-    let query = JobQuery { state: filter.state, after: filter.after, limit: filter.limit.unwrap_or(0) };
-    let mut page = state.limits.in_time(state.engine.jobs(owner, &query)).await??;
-    page.jobs.retain(|job| caller.permissions.allow_run(job.pack.as_str()));
+    let query = JobQuery {
+        state: filter.state,
+        after: filter.after,
+        limit: filter.limit.unwrap_or(0),
+    };
+    let mut page = state
+        .limits
+        .in_time(state.engine.jobs(owner, &query))
+        .await??;
+    page.jobs
+        .retain(|job| caller.permissions.allow_run(job.pack.as_str()));
     json(&page)
 }
 
@@ -179,7 +208,11 @@ async fn list(
         )),
         (status = 404, description = "Job not found"),
     ))]
-async fn show(State(state): State<EngineState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
+async fn show(
+    State(state): State<EngineState>,
+    By(caller): By,
+    path: PathValues,
+) -> Result<Response, Problem> {
     shown(&find(&state, &caller, &path).await?)
 }
 
@@ -193,32 +226,55 @@ async fn show(State(state): State<EngineState>, By(caller): By, path: PathValues
         (status = 409, description = "The job has not ended"),
         (status = "default", description = "The error of the call, or of this request"),
     ))]
-async fn result(State(state): State<EngineState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
+async fn result(
+    State(state): State<EngineState>,
+    By(caller): By,
+    path: PathValues,
+) -> Result<Response, Problem> {
     let job = find(&state, &caller, &path).await?;
     outcome(&state, reach(&caller, JOB)?, &job.id).await
 }
 
 /// Lists the progress reports of a job, oldest first.
 ///
-/// Of a job that runs in this process the last 256 are kept until a few seconds after its end; else only the last one.
+/// Of a job that runs in this process the last 256 are kept until a few seconds after its end; else
+/// only the last one.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/progress", tag = "jobs", operation_id = "job_progress",
     params(("id" = String, Path, description = "The job's id")),
     responses(
         (status = 200, description = "The reports", body = ref("#/components/schemas/JobReports")),
         (status = 404, description = "Job not found"),
     ))]
-async fn progress(State(state): State<EngineState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
+async fn progress(
+    State(state): State<EngineState>,
+    By(caller): By,
+    path: PathValues,
+) -> Result<Response, Problem> {
     let job = find(&state, &caller, &path).await?;
-    let reports = state.limits.in_time(state.engine.job_reports(reach(&caller, JOB)?, &job.id)).await??;
+    let reports = state
+        .limits
+        .in_time(state.engine.job_reports(reach(&caller, JOB)?, &job.id))
+        .await??;
     json(&serde_json::json!({ "reports": reports }))
 }
 
-async fn outcome(state: &EngineState, owner: Option<&Identity>, id: &JobId) -> Result<Response, Problem> {
-    let outcome = state.limits.in_time(state.engine.job_outcome(owner, id)).await??;
+async fn outcome(
+    state: &EngineState,
+    owner: Option<&Identity>,
+    id: &JobId,
+) -> Result<Response, Problem> {
+    let outcome = state
+        .limits
+        .in_time(state.engine.job_outcome(owner, id))
+        .await??;
     let mut response = reply::outcome(outcome.to_json().into());
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     if let Some(cache) = &outcome.cache {
-        cache_headers::add(cache, helmdeck_core::Directive::Default, response.headers_mut());
+        cache_headers::add(
+            cache,
+            helmdeck_core::Directive::Default,
+            response.headers_mut(),
+        );
     }
     Ok(response)
 }
@@ -231,17 +287,32 @@ async fn outcome(state: &EngineState, owner: Option<&Identity>, id: &JobId) -> R
         (status = 202, description = "The job, which is about to end", body = ref("#/components/schemas/Job")),
         (status = 404, description = "Job not found"),
     ))]
-async fn cancel(State(state): State<EngineState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
+async fn cancel(
+    State(state): State<EngineState>,
+    By(caller): By,
+    path: PathValues,
+) -> Result<Response, Problem> {
     let job = find(&state, &caller, &path).await?;
-    let job = state.limits.in_time(state.engine.cancel_job(reach(&caller, JOB)?, &job.id)).await??;
-    if job.state.is_final() { shown(&job) } else { accepted(&job) }
+    let job = state
+        .limits
+        .in_time(state.engine.cancel_job(reach(&caller, JOB)?, &job.id))
+        .await??;
+    if job.state.is_final() {
+        shown(&job)
+    } else {
+        accepted(&job)
+    }
 }
 
 /// Name of a job in refusals.
 pub(super) const JOB: &str = "a job";
 
 /// Returns the job that a path names, if the caller owns it and may run its pack.
-pub(super) async fn find(state: &EngineState, caller: &Caller, path: &PathValues) -> Result<Job, Problem> {
+pub(super) async fn find(
+    state: &EngineState,
+    caller: &Caller,
+    path: &PathValues,
+) -> Result<Job, Problem> {
     let owner = reach(caller, JOB)?;
     let missing = |message| Problem::new(Code::NotFound, format!("job not found: {message}"));
     let id = JobId::parse(path.value("id")).map_err(missing)?;

@@ -1,6 +1,7 @@
 //! One stream of what happens on the server, for pages: calls, jobs, statistics, events.
 //!
-//! A stream reads bounded tails when it is woken, at most four times a second. Nothing is done without a reader.
+//! A stream reads bounded tails when it is woken, at most four times a second. Nothing is done
+//! without a reader.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -78,13 +79,15 @@ struct LiveQuery {
 
 /// Streams what happens on this server as it happens. One stream has several topics.
 ///
-/// `calls`: ended calls (`{"calls": [...], "skipped": n}`), as `list_calls` shows them, with its rights. `jobs`:
-/// changed jobs of this process, as `list_jobs` shows them. `stats`: there are new statistics (`metrics:read`).
-/// `server`: packs that came, went or are refused, purges (`admin`). `project`: files of the project have changed, seen
-/// within two seconds (`packs:run:forge.health`). `conversations`: the events of the caller's conversations, and for an
-/// administrator of all: changed health, cut summaries, dropped turns (`memory:read`). `lost` says that something was missed: read the
-/// lists again. A new stream begins with up to 20 of the newest calls and changes of jobs; `Last-Event-ID` resumes.
-/// A stream sends at most four messages a second, and ends after two minutes: reconnect to go on.
+/// `calls`: ended calls (`{"calls": [...], "skipped": n}`), as `list_calls` shows them, with its
+/// rights. `jobs`: changed jobs of this process, as `list_jobs` shows them. `stats`: there are new
+/// statistics (`metrics:read`). `server`: packs that came, went or are refused, purges (`admin`).
+/// `project`: files of the project have changed, seen within two seconds
+/// (`packs:run:forge.health`). `conversations`: the events of the caller's conversations, and for
+/// an administrator of all: changed health, cut summaries, dropped turns (`memory:read`). `lost`
+/// says that something was missed: read the lists again. A new stream begins with up to 20 of the
+/// newest calls and changes of jobs; `Last-Event-ID` resumes. A stream sends at most four messages
+/// a second, and ends after two minutes: reconnect to go on.
 #[utoipa::path(get, path = "/api/v1/events", tag = "operations", operation_id = "follow_server",
     params(
         LiveQuery,
@@ -102,10 +105,19 @@ async fn follow(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let asked = asked.read()?;
-    let last = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
-    let full = |error: helmdeck_core::Error| error.with_message("you have too many event streams open");
-    let share = state.streams_of.enter(&caller.identity.without_session()).map_err(full)?;
-    let permit = state.streams.enter().map_err(|error| error.with_message("too many event streams are open"))?;
+    let last = headers
+        .get(LAST_EVENT_ID)
+        .and_then(|value| value.to_str().ok());
+    let full =
+        |error: helmdeck_core::Error| error.with_message("you have too many event streams open");
+    let share = state
+        .streams_of
+        .enter(&caller.identity.without_session())
+        .map_err(full)?;
+    let permit = state
+        .streams
+        .enter()
+        .map_err(|error| error.with_message("too many event streams are open"))?;
     let open = Open {
         feed: Feed::new(&state, &project, caller, asked, last)?,
         first: true,
@@ -118,7 +130,11 @@ async fn follow(
         let message = open.next().await?;
         Some((Ok::<_, Infallible>(message), open))
     });
-    let headers = [(CONTENT_TYPE, EVENTS), (CACHE_CONTROL, NO_STORE), UNBUFFERED];
+    let headers = [
+        (CONTENT_TYPE, EVENTS),
+        (CACHE_CONTROL, NO_STORE),
+        UNBUFFERED,
+    ];
     Ok((headers, Body::from_stream(messages)).into_response())
 }
 
@@ -156,7 +172,11 @@ impl Open {
         }
         let message = self.feed.message();
         // Nothing that this caller may see: a comment does no harm.
-        Some(if message.is_empty() { Bytes::from_static(b":\n\n") } else { message.into() })
+        Some(if message.is_empty() {
+            Bytes::from_static(b":\n\n")
+        } else {
+            message.into()
+        })
     }
 
     /// Ends the stream of a server that stops.
@@ -210,11 +230,19 @@ impl Position {
     fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split('-').map(str::parse);
         let mut next = || numbers.next()?.ok();
-        Some(Self { process: next()?, calls: next()?, jobs: next()?, server: next()? })
+        Some(Self {
+            process: next()?,
+            calls: next()?,
+            jobs: next()?,
+            server: next()?,
+        })
     }
 
     fn text(self) -> String {
-        format!("{}-{}-{}-{}", self.process, self.calls, self.jobs, self.server)
+        format!(
+            "{}-{}-{}-{}",
+            self.process, self.calls, self.jobs, self.server
+        )
     }
 }
 
@@ -228,7 +256,11 @@ impl Feed {
     ) -> Result<Self, Problem> {
         let engine = state.engine.engine.clone();
         let has = |topic: &str| asked.topics.split(',').any(|asked| asked == topic);
-        if let Some(wrong) = asked.topics.split(',').find(|topic| !TOPICS.contains(topic)) {
+        if let Some(wrong) = asked
+            .topics
+            .split(',')
+            .find(|topic| !TOPICS.contains(topic))
+        {
             let detail = format!("topics: {wrong:?} is none of {}", TOPICS.join(", "));
             return Err(Problem::new(Code::InvalidInput, detail));
         }
@@ -236,9 +268,17 @@ impl Feed {
             need(&caller, &Permission::MemoryRead)?;
             let tail = Arc::clone(state.engine.memory()?.recent_calls());
             let whose = Whose::of(&caller, asked.tenant.as_deref(), asked.user.as_deref())?;
-            let filter =
-                CallFilter { pack: asked.pack.clone(), outcome: asked.outcome.clone(), ..CallFilter::default() };
-            Some(Calls { news: tail.follow(), tail, whose, filter })
+            let filter = CallFilter {
+                pack: asked.pack.clone(),
+                outcome: asked.outcome.clone(),
+                ..CallFilter::default()
+            };
+            Some(Calls {
+                news: tail.follow(),
+                tail,
+                whose,
+                filter,
+            })
         } else {
             None
         };
@@ -264,7 +304,9 @@ impl Feed {
             None
         };
         let process = state.process;
-        let known = last.and_then(Position::parse).filter(|known| known.process == process);
+        let known = last
+            .and_then(Position::parse)
+            .filter(|known| known.process == process);
         let mut lost = last.is_some() && known.is_none();
         let server = has("server");
         if server {
@@ -272,7 +314,11 @@ impl Feed {
         }
         let conversations = if has("conversations") {
             need(&caller, &Permission::MemoryRead)?;
-            Some(Whose::of(&caller, asked.tenant.as_deref(), asked.user.as_deref())?)
+            Some(Whose::of(
+                &caller,
+                asked.tenant.as_deref(),
+                asked.user.as_deref(),
+            )?)
         } else {
             None
         };
@@ -290,7 +336,9 @@ impl Feed {
         };
         let position = known.unwrap_or_else(|| Position {
             process,
-            calls: calls.as_ref().map_or(0, |calls| calls.tail.last().saturating_sub(FIRST)),
+            calls: calls
+                .as_ref()
+                .map_or(0, |calls| calls.tail.last().saturating_sub(FIRST)),
             jobs: engine.job_changes().last().saturating_sub(FIRST),
             server: engine.events().last(),
         });
@@ -331,12 +379,17 @@ impl Feed {
         let (topic, wanted) = match event.kind.conversation() {
             Some(who) => {
                 let whose = self.conversations.as_ref();
-                ("conversations", whose.is_some_and(|whose| whose.has(who.tenant.as_deref(), who.user.as_deref())))
+                (
+                    "conversations",
+                    whose
+                        .is_some_and(|whose| whose.has(who.tenant.as_deref(), who.user.as_deref())),
+                )
             }
             None => ("server", self.server),
         };
         if wanted {
-            self.waiting.extend(serde_json::to_value(event).ok().map(|event| (topic, event)));
+            self.waiting
+                .extend(serde_json::to_value(event).ok().map(|event| (topic, event)));
         }
     }
 
@@ -346,7 +399,8 @@ impl Feed {
         if let Some(calls) = &mut self.calls {
             calls.news.mark_unchanged();
             let wanted = |call: &CallRecord| {
-                calls.whose.has_call(call) && calls.filter.matches(&call.pack, call.outcome, call.at)
+                calls.whose.has_call(call)
+                    && calls.filter.matches(&call.pack, call.outcome, call.at)
             };
             let new = calls.tail.after(self.position.calls, MOST, wanted);
             self.position.calls = new.last;
@@ -360,9 +414,14 @@ impl Feed {
             news.mark_unchanged();
             let owner = reach(&self.caller, JOB).ok().flatten();
             let permissions = &self.caller.permissions;
-            let theirs =
-                |job: &Arc<Job>| owner.is_none_or(|owner| job.is_of(owner)) && permissions.allow_run(job.pack.as_str());
-            let new = self.engine.job_changes().after(self.position.jobs, MOST, theirs);
+            let theirs = |job: &Arc<Job>| {
+                owner.is_none_or(|owner| job.is_of(owner))
+                    && permissions.allow_run(job.pack.as_str())
+            };
+            let new = self
+                .engine
+                .job_changes()
+                .after(self.position.jobs, MOST, theirs);
             self.position.jobs = new.last;
             self.lost |= new.gap || new.skipped > 0;
             let mut newest: Vec<Arc<Job>> = Vec::new();
@@ -401,7 +460,14 @@ impl Feed {
 }
 
 /// Names of the topics.
-const TOPICS: [&str; 6] = ["calls", "jobs", "stats", "server", "project", "conversations"];
+const TOPICS: [&str; 6] = [
+    "calls",
+    "jobs",
+    "stats",
+    "server",
+    "project",
+    "conversations",
+];
 
 /// Waits for a change of a source; for ever without one.
 async fn news(source: Option<&mut watch::Receiver<u64>>) {

@@ -1,4 +1,5 @@
-//! Routes of the MCP servers whose tools are packs: their states, and a restart. For administrators.
+//! Routes of the MCP servers whose tools are packs: their states, and a restart. For
+//! administrators.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -14,7 +15,9 @@ use crate::app::App;
 use crate::problem::Problem;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list)).routes(routes!(restart))
+    OpenApiRouter::default()
+        .routes(routes!(list))
+        .routes(routes!(restart))
 }
 
 /// Lists the configured MCP servers by name: state, tools, starts and crashes.
@@ -35,9 +38,22 @@ async fn list(State(state): State<EngineState>, By(caller): By) -> Result<Respon
         (status = 404, description = "Server not found"),
         Problems,
     ))]
-async fn restart(State(state): State<EngineState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
+async fn restart(
+    State(state): State<EngineState>,
+    By(caller): By,
+    path: PathValues,
+) -> Result<Response, Problem> {
     need(&caller, &Permission::Admin)?;
     let name = path.value("name");
-    state.limits.in_time(state.engine.restart_mcp_server(name)).await??;
-    json(&state.engine.mcp_servers().into_iter().find(|server| server.name == name))
+    state
+        .limits
+        .in_time(state.engine.restart_mcp_server(name))
+        .await??;
+    json(
+        &state
+            .engine
+            .mcp_servers()
+            .into_iter()
+            .find(|server| server.name == name),
+    )
 }

@@ -78,7 +78,8 @@ fn documented() -> OpenApiRouter<App> {
         .merge(live::routes())
 }
 
-/// Every route, also those about the API that are not part of it, and the webhook if somebody receives it.
+/// Every route, also those about the API that are not part of it, and the webhook if somebody
+/// receives it.
 pub(crate) fn router(app: App, receiver: Option<Arc<dyn WebhookReceiver>>) -> Router {
     let router = Router::from(documented())
         .route("/api/v1/openapi.json", get(document))
@@ -89,7 +90,11 @@ pub(crate) fn router(app: App, receiver: Option<Arc<dyn WebhookReceiver>>) -> Ro
         .method_not_allowed_fallback(no_method)
         .with_state(app);
     match receiver {
-        Some(receiver) => router.merge(Router::new().route(webhook::PATH, post(webhook::receive)).with_state(receiver)),
+        Some(receiver) => router.merge(
+            Router::new()
+                .route(webhook::PATH, post(webhook::receive))
+                .with_state(receiver),
+        ),
         None => router,
     }
 }
@@ -98,15 +103,27 @@ pub(crate) fn router(app: App, receiver: Option<Arc<dyn WebhookReceiver>>) -> Ro
 async fn document(State(state): State<DocumentState>, By(caller): By) -> Response {
     static ROUTES: OnceLock<Value> = OnceLock::new();
     let routes = ROUTES.get_or_init(|| openapi::routes(documented().into_openapi()));
-    openapi::answer(routes, &state.engine, &caller.permissions, state.authenticates)
+    openapi::answer(
+        routes,
+        &state.engine,
+        &caller.permissions,
+        state.authenticates,
+    )
 }
 
 pub(crate) async fn no_route(request: Request) -> Response {
     let path: String = request.uri().path().chars().take(200).collect();
-    Problem::new(Code::NotFound, format!("there is nothing at {path:?}; see /docs")).into_response()
+    Problem::new(
+        Code::NotFound,
+        format!("there is nothing at {path:?}; see /docs"),
+    )
+    .into_response()
 }
 
 pub(crate) async fn no_method(request: Request) -> Response {
-    let detail = format!("{} is not allowed here; the Allow header lists the methods that are", request.method());
+    let detail = format!(
+        "{} is not allowed here; the Allow header lists the methods that are",
+        request.method()
+    );
     Problem::http(StatusCode::METHOD_NOT_ALLOWED, detail).into_response()
 }

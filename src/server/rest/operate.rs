@@ -1,4 +1,5 @@
-//! Routes for operators: settings, state of the server and its store, rotation and sweep. For administrators.
+//! Routes for operators: settings, state of the server and its store, rotation and sweep. For
+//! administrators.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +59,10 @@ impl Rotation {
         let mut state = self.0.lock();
         let free = !matches!(*state, RotationState::Running { .. });
         if free {
-            *state = RotationState::Running { began: now, progress: None };
+            *state = RotationState::Running {
+                began: now,
+                progress: None,
+            };
         }
         free
     }
@@ -81,11 +85,17 @@ impl Rotation {
                 "resealed": progress.map_or(0, |progress| progress.resealed),
                 "total": progress.map(|progress| progress.total),
             }),
-            RotationState::Ended { at, result: Ok(rotated) } => json!({
+            RotationState::Ended {
+                at,
+                result: Ok(rotated),
+            } => json!({
                 "state": "ended", "ended_at": at.to_rfc3339(), "end": rotated.end, "key_id": rotated.key_id,
                 "resealed": rotated.resealed, "unreadable": rotated.unreadable, "remaining": rotated.remaining,
             }),
-            RotationState::Ended { at, result: Err(error) } => {
+            RotationState::Ended {
+                at,
+                result: Err(error),
+            } => {
                 json!({ "state": "failed", "ended_at": at.to_rfc3339(), "error": error })
             }
         }
@@ -99,7 +109,11 @@ impl Rotation {
     responses((status = 200, description = "The settings", body = ref("#/components/schemas/Config")), Problems))]
 async fn config(State(state): State<OperatorState>, By(caller): By) -> Result<Response, Problem> {
     need(&caller, &Permission::Admin)?;
-    let known = state.operator.settings.as_ref().map_or(Value::Null, |settings| settings());
+    let known = state
+        .operator
+        .settings
+        .as_ref()
+        .map_or(Value::Null, |settings| settings());
     let settings: Vec<Value> = known
         .as_object()
         .into_iter()
@@ -109,7 +123,8 @@ async fn config(State(state): State<OperatorState>, By(caller): By) -> Result<Re
     answer(&json!({ "settings": settings }))
 }
 
-/// Shows the state of the server: version, start, readiness, packs, jobs that wait and run, lost writes.
+/// Shows the state of the server: version, start, readiness, packs, jobs that wait and run, lost
+/// writes.
 #[utoipa::path(get, path = "/api/v1/status", tag = "operations", operation_id = "show_status",
     responses((status = 200, description = "The state", body = ref("#/components/schemas/Status")), Problems))]
 async fn status(State(state): State<OperatorState>, By(caller): By) -> Result<Response, Problem> {
@@ -120,7 +135,12 @@ async fn status(State(state): State<OperatorState>, By(caller): By) -> Result<Re
         .ready()
         .await
         .into_iter()
-        .map(|(name, result)| (name.to_owned(), result.err().unwrap_or_else(|| "ok".to_owned()).into()))
+        .map(|(name, result)| {
+            (
+                name.to_owned(),
+                result.err().unwrap_or_else(|| "ok".to_owned()).into(),
+            )
+        })
         .collect();
     answer(&json!({
         "version": state.operator.version,
@@ -148,7 +168,12 @@ async fn status(State(state): State<OperatorState>, By(caller): By) -> Result<Re
 async fn store(State(state): State<OperatorState>, By(caller): By) -> Result<Response, Problem> {
     need(&caller, &Permission::Admin)?;
     let memory = state.engine.memory()?;
-    let stats = state.engine.limits.in_time(memory.store().stats()).await?.map_err(store_error)?;
+    let stats = state
+        .engine
+        .limits
+        .in_time(memory.store().stats())
+        .await?
+        .map_err(store_error)?;
     answer(&json!({
         "driver": stats.driver,
         "rows": stats.rows,
@@ -165,7 +190,8 @@ async fn store(State(state): State<OperatorState>, By(caller): By) -> Result<Res
 
 /// Starts sealing every row of the store with the current key, while calls go on.
 ///
-/// `GET /api/v1/store` shows how far it is. A server that stops ends it between two steps, and the next one continues.
+/// `GET /api/v1/store` shows how far it is. A server that stops ends it between two steps, and the
+/// next one continues.
 #[utoipa::path(post, path = "/api/v1/store/rotate", tag = "operations", operation_id = "rotate_store",
     responses(
         (status = 202, description = "It has begun", body = ref("#/components/schemas/Rotation")),
@@ -173,17 +199,32 @@ async fn store(State(state): State<OperatorState>, By(caller): By) -> Result<Res
         (status = 409, description = "A rotation runs"),
         Problems,
     ))]
-async fn start_rotation(State(state): State<OperatorState>, By(caller): By) -> Result<Response, Problem> {
+async fn start_rotation(
+    State(state): State<OperatorState>,
+    By(caller): By,
+) -> Result<Response, Problem> {
     need(&caller, &Permission::Admin)?;
     let store = Arc::clone(state.engine.memory()?.store());
-    let no_key = || Problem::new(Code::NotFound, "this server was not given the keys of its store");
+    let no_key = || {
+        Problem::new(
+            Code::NotFound,
+            "this server was not given the keys of its store",
+        )
+    };
     let ring = Arc::clone(state.operator.keyring.as_ref().ok_or_else(no_key)?);
     if !state.rotation.begin(state.clock.now()) {
-        return Err(Problem::new(Code::Conflict, "a rotation runs already; GET /api/v1/store shows how far it is"));
+        return Err(Problem::new(
+            Code::Conflict,
+            "a rotation runs already; GET /api/v1/store shows how far it is",
+        ));
     }
     let by = &caller.identity;
     tracing::info!(by = %format_args!("{}/{}", by.tenant(), by.user()), "a rotation of the store was started");
-    let (rotation, clock, stop) = (state.rotation.clone(), Arc::clone(&state.clock), state.drain.clone());
+    let (rotation, clock, stop) = (
+        state.rotation.clone(),
+        Arc::clone(&state.clock),
+        state.drain.clone(),
+    );
     state.tasks.spawn(async move {
         let mut progress = |progress: Progress| rotation.at(progress);
         let rotated = rotate(&*store, &ring, &stop, &mut progress).await;
@@ -199,7 +240,8 @@ async fn start_rotation(State(state): State<OperatorState>, By(caller): By) -> R
     Ok((StatusCode::ACCEPTED, answer(&state.rotation.shown())?).into_response())
 }
 
-/// Deletes what has expired, now: rows of the store, rows of the system database, artifacts in a local folder.
+/// Deletes what has expired, now: rows of the store, rows of the system database, artifacts in a
+/// local folder.
 #[utoipa::path(post, path = "/api/v1/store/sweep", tag = "operations", operation_id = "sweep",
     responses((status = 200, description = "How many rows were deleted", body = ref("#/components/schemas/Swept")), Problems))]
 async fn sweep(State(state): State<OperatorState>, By(caller): By) -> Result<Response, Problem> {
@@ -223,16 +265,18 @@ async fn sweep(State(state): State<OperatorState>, By(caller): By) -> Result<Res
         }
         Ok(json!({ "store_rows": done.swept, "trimmed_answers": done.trimmed, "system_rows": system }))
     });
-    let lost =
-        |error| helmdeck_core::Error::new(Code::Internal, "the sweep ended without an answer").with_source(error);
+    let lost = |error| {
+        helmdeck_core::Error::new(Code::Internal, "the sweep ended without an answer")
+            .with_source(error)
+    };
     let swept = state.engine.limits.in_time(task).await?.map_err(lost)??;
     answer(&swept)
 }
 
 /// Stops this server in good order, as SIGTERM does.
 ///
-/// `/readyz` answers 503 at once. After `server.drain_for` it accepts no connection and ends its streams; what runs has
-/// `server.drain_timeout` to finish. The process ends then.
+/// `/readyz` answers 503 at once. After `server.drain_for` it accepts no connection and ends its
+/// streams; what runs has `server.drain_timeout` to finish. The process ends then.
 #[utoipa::path(post, path = "/api/v1/drain", tag = "operations", operation_id = "drain",
     responses((status = 202, description = "It has begun", body = ref("#/components/schemas/Drain")), Problems))]
 async fn drain(State(state): State<OperatorState>, By(caller): By) -> Result<Response, Problem> {

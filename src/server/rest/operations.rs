@@ -28,14 +28,24 @@ const OPEN_METRICS: HeaderValue =
 const DEGRADED: [&str; 5] = ["store", "artifacts", "manifests", "vault", "tokens"];
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(metrics))
+    OpenApiRouter::default()
+        .routes(routes!(healthz))
+        .routes(routes!(readyz))
+        .routes(routes!(metrics))
 }
 
 /// Answers a health check: liveness or readiness.
 pub(crate) async fn health(app: &App, path: &str) -> Response {
     let answer = match path {
         "/healthz" => healthz().await,
-        _ => readyz(State(FromRef::from_ref(app)), State(FromRef::from_ref(app)), State(FromRef::from_ref(app))).await,
+        _ => {
+            readyz(
+                State(FromRef::from_ref(app)),
+                State(FromRef::from_ref(app)),
+                State(FromRef::from_ref(app)),
+            )
+            .await
+        }
     };
     answer.unwrap_or_else(IntoResponse::into_response)
 }
@@ -49,10 +59,11 @@ async fn healthz() -> Result<Response, Problem> {
 
 /// Says whether calls can be answered, check by check: `ok` or what is wrong.
 ///
-/// If the memory store fails, answers are not cached; if the storage of artifacts fails, packs cannot
-/// write files. While the record of API tokens cannot be reached, those that were good are good for a while (`auth.grace`);
-/// while the vault cannot, packs with credentials fail. In each case the server is `degraded`, and still ready. A server that was told to stop is `draining`:
-/// it answers, and balancers should choose another.
+/// If the memory store fails, answers are not cached; if the storage of artifacts fails, packs
+/// cannot write files. While the record of API tokens cannot be reached, those that were good are
+/// good for a while (`auth.grace`); while the vault cannot, packs with credentials fail. In each
+/// case the server is `degraded`, and still ready. A server that was told to stop is `draining`: it
+/// answers, and balancers should choose another.
 #[utoipa::path(get, path = "/readyz", tag = "operations", operation_id = "readiness",
     responses(
         (status = 200, description = "It is ready", body = ref("#/components/schemas/Readiness")),
@@ -72,15 +83,21 @@ async fn readyz(
         RecordState::Unused => {}
         RecordState::Reachable => checks.push(("tokens", Ok(()))),
         RecordState::InGrace => {
-            let why =
-                "their record cannot be reached; those that were good stay good for auth.grace, others are refused";
+            let why = "their record cannot be reached; those that were good stay good for auth.grace, others are refused";
             checks.push(("tokens", Err(why.to_owned())));
         }
         RecordState::Away => {
-            checks.push(("tokens", Err("their record cannot be reached; all are refused".to_owned())));
+            checks.push((
+                "tokens",
+                Err("their record cannot be reached; all are refused".to_owned()),
+            ));
         }
     }
-    let failed: Vec<_> = checks.iter().filter(|(_, result)| result.is_err()).map(|(name, _)| *name).collect();
+    let failed: Vec<_> = checks
+        .iter()
+        .filter(|(_, result)| result.is_err())
+        .map(|(name, _)| *name)
+        .collect();
     let status = match failed[..] {
         _ if draining.has_begun() => "draining",
         [] => "ready",
@@ -91,7 +108,12 @@ async fn readyz(
     };
     let checks: Map<String, Value> = checks
         .into_iter()
-        .map(|(name, result)| (name.to_owned(), result.err().unwrap_or_else(|| "ok".to_owned()).into()))
+        .map(|(name, result)| {
+            (
+                name.to_owned(),
+                result.err().unwrap_or_else(|| "ok".to_owned()).into(),
+            )
+        })
         .collect();
     let mut response = json(&serde_json::json!({ "status": status, "checks": checks }))?;
     if ["not_ready", "draining"].contains(&status) {

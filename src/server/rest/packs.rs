@@ -77,19 +77,35 @@ struct Refused {
 
 /// Lists the packs that the caller may run and that can work, latest versions, by name.
 ///
-/// With `all=true` the others are in the list too: `waits_for` says what is missing and how to supply it.
+/// With `all=true` the others are in the list too: `waits_for` says what is missing and how to
+/// supply it.
 ///
-/// `refused` lists the manifests that could not be read, each with its first problem; only administrators see it.
+/// `refused` lists the manifests that could not be read, each with its first problem; only
+/// administrators see it.
 #[utoipa::path(get, path = "/api/v1/packs", tag = "packs", operation_id = "list_packs", params(PackQuery),
     responses((status = 200, description = "The packs", body = ref("#/components/schemas/PackList"))))]
-async fn list(State(engine): State<Engine>, By(caller): By, filter: Params<PackQuery>) -> Result<Response, Problem> {
-    let infos = if filter.read()?.all { engine.all_packs() } else { engine.packs() };
+async fn list(
+    State(engine): State<Engine>,
+    By(caller): By,
+    filter: Params<PackQuery>,
+) -> Result<Response, Problem> {
+    let infos = if filter.read()?.all {
+        engine.all_packs()
+    } else {
+        engine.packs()
+    };
     let may_run = |info: &&PackInfo| caller.permissions.allow_run(info.name.as_str());
     let packs = infos.iter().filter(may_run).map(summary).collect();
     // They contain paths of this machine.
     let operator = caller.permissions.allow(&Permission::Admin);
     let refused = engine.refused().into_iter().filter(|_| operator);
-    let refused = refused.map(|error| Refused { file: error.file, line: error.line, message: error.message }).collect();
+    let refused = refused
+        .map(|error| Refused {
+            file: error.file,
+            line: error.line,
+            message: error.message,
+        })
+        .collect();
     json(&List { packs, refused })
 }
 
@@ -116,7 +132,11 @@ fn summary(info: &PackInfo) -> Summary<'_> {
         (status = 200, description = "The pack", body = ref("#/components/schemas/Pack")),
         (status = 404, description = "Pack or version not found"),
     ))]
-async fn show(State(engine): State<Engine>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
+async fn show(
+    State(engine): State<Engine>,
+    By(caller): By,
+    path: PathValues,
+) -> Result<Response, Problem> {
     let (name, version) = address(&path)?;
     need_run(&caller, &pack_name(&engine, &caller.permissions, name)?)?;
     let refused = |error| without_suggestion(&engine, &caller.permissions, name, error);
@@ -125,10 +145,11 @@ async fn show(State(engine): State<Engine>, By(caller): By, path: PathValues) ->
 
 /// Runs a pack. The request body is its input; an empty body stands for `{}`.
 ///
-/// `Cache-Control` controls the cache: `no-cache` runs the handler and stores the answer, `no-store`
-/// bypasses the cache, `only-if-cached` never runs the handler; `max-age` and `max-stale` limit the
-/// age. If both the operator and the pack's author opted in to memory, the answer has `Cache-Status`
-/// and `Age`. With `Idempotency-Key`, a pack that writes runs once: a repeat gets the first answer.
+/// `Cache-Control` controls the cache: `no-cache` runs the handler and stores the answer,
+/// `no-store` bypasses the cache, `only-if-cached` never runs the handler; `max-age` and
+/// `max-stale` limit the age. If both the operator and the pack's author opted in to memory, the
+/// answer has `Cache-Status` and `Age`. With `Idempotency-Key`, a pack that writes runs once: a
+/// repeat gets the first answer.
 ///
 /// A pack that is `async` runs as a job: the answer is 202 and the job, unless the caller waits
 /// (`Prefer: wait=<seconds>`, or `wait` alone for as long as a request may take) and the outcome is
@@ -162,20 +183,33 @@ async fn run(
     run_pack(&state, &caller, &path, request).await
 }
 
-/// Returns the name of the pack that a request runs, `None` for any other request and for names that need decoding.
+/// Returns the name of the pack that a request runs, `None` for any other request and for names
+/// that need decoding.
 pub(crate) fn named(method: &Method, path: &str) -> Option<Box<str>> {
-    let name = path.strip_prefix("/api/v1/packs/").filter(|_| method == Method::POST)?;
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'_');
+    let name = path
+        .strip_prefix("/api/v1/packs/")
+        .filter(|_| method == Method::POST)?;
+    let plain = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'_')
+    };
     (!name.is_empty() && name.bytes().all(plain)).then(|| name.into())
 }
 
 /// Runs a pack without the router, which would clone its state and box its future for each request.
-pub(crate) async fn run_named(state: &CallState, caller: Caller, name: Box<str>, request: Request) -> Response {
+pub(crate) async fn run_named(
+    state: &CallState,
+    caller: Caller,
+    name: Box<str>,
+    request: Request,
+) -> Response {
     let answered = run_pack(state, &caller, &PathValues::Name(name), request).await;
     let mut response = answered.unwrap_or_else(IntoResponse::into_response);
     // As the router does, so that the bytes are the same.
     if let Some(length) = response.body().size_hint().exact() {
-        response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
+        response
+            .headers_mut()
+            .entry(CONTENT_LENGTH)
+            .or_insert_with(|| HeaderValue::from(length));
     }
     response
 }
@@ -188,7 +222,8 @@ async fn run_pack(
 ) -> Result<Response, Problem> {
     let asked = CallRequest::read(&state.engine, caller, path, request).await?;
     let engine = &state.engine.engine;
-    let refused = |error| without_suggestion(engine, &caller.permissions, path.value("name"), error);
+    let refused =
+        |error| without_suggestion(engine, &caller.permissions, path.value("name"), error);
     let pack = engine.find(&asked.call).await.map_err(refused)?;
     if wants_job(caller, &asked, &pack) {
         // Boxed, so that a cache hit does not carry its size.
@@ -201,7 +236,10 @@ async fn run_pack(
     {
         if call.identity.is_anonymous() {
             // All callers without a token are one: the stored answer could be another client's.
-            return Err(Problem::new(Code::Unauthenticated, "an Idempotency-Key needs a bearer token"));
+            return Err(Problem::new(
+                Code::Unauthenticated,
+                "an Idempotency-Key needs a bearer token",
+            ));
         }
         let mut response = run_once(state, pack, call, key).await?;
         add_position(engine, &mut response);
@@ -221,12 +259,18 @@ async fn run_pack(
 
 /// Names the position after what a pack wrote.
 fn add_position(engine: &Engine, response: &mut Response) {
-    response.headers_mut().extend(position::header(engine).map(|value| (POSITION, value)));
+    response
+        .headers_mut()
+        .extend(position::header(engine).map(|value| (POSITION, value)));
 }
 
 /// Says whether a call runs as a job: its caller prefers that, or the pack is `async`.
 fn wants_job(caller: &Caller, asked: &CallRequest, pack: &Found) -> bool {
-    let prefer = if asked.headers.contains_key("prefer") { Prefer::of(&asked.headers) } else { Prefer::default() };
+    let prefer = if asked.headers.contains_key("prefer") {
+        Prefer::of(&asked.headers)
+    } else {
+        Prefer::default()
+    };
     // A caller without a token owns no jobs, but may wait.
     let waits = caller.identity.is_anonymous() && (prefer.wait.is_some() || prefer.respond_async);
     !waits && (prefer.respond_async || pack.is_async())
@@ -234,23 +278,37 @@ fn wants_job(caller: &Caller, asked: &CallRequest, pack: &Found) -> bool {
 
 /// Runs a pack that writes at most once per key: a repeat gets the answer of the first call.
 ///
-/// All of it runs as its own task, so that a client which lost its connection finds the answer when it asks again.
-async fn run_once(state: &CallState, pack: Found, call: Call, key: String) -> Result<Response, Problem> {
+/// All of it runs as its own task, so that a client which lost its connection finds the answer when
+/// it asks again.
+async fn run_once(
+    state: &CallState,
+    pack: Found,
+    call: Call,
+    key: String,
+) -> Result<Response, Problem> {
     let idempotency = state.idempotency.clone();
     let task = state.tasks.spawn(Correlation::current().scope(async move {
-        let (answer, replayed) = match idempotency.begin(Operation::Call, &call, &key, pack.is_idempotent()).await? {
+        let (answer, replayed) = match idempotency
+            .begin(Operation::Call, &call, &key, pack.is_idempotent())
+            .await?
+        {
             Begun::New(ticket) => {
-                let answer = pack.call(call).await.map(|outcome| Bytes::from(outcome.to_json()));
+                let answer = pack
+                    .call(call)
+                    .await
+                    .map(|outcome| Bytes::from(outcome.to_json()));
                 ticket.finish(&answer).await;
                 (answer, false)
             }
             Begun::Repeat(answer) => (answer, true),
         };
-        let mut response = answer.map_or_else(|error| Problem::from(error).into_response(), outcome);
+        let mut response =
+            answer.map_or_else(|error| Problem::from(error).into_response(), outcome);
         idempotency::mark(&mut response, replayed);
         Ok(response)
     }));
-    let lost = |error| Error::new(Code::Internal, "the call ended without an answer").with_source(error);
+    let lost =
+        |error| Error::new(Code::Internal, "the call ended without an answer").with_source(error);
     task.await.map_err(lost)?
 }
 
@@ -260,7 +318,10 @@ mod tests {
 
     #[test]
     fn only_plain_calls_need_no_router() {
-        assert_eq!(named(&Method::POST, "/api/v1/packs/github.list_issues").as_deref(), Some("github.list_issues"));
+        assert_eq!(
+            named(&Method::POST, "/api/v1/packs/github.list_issues").as_deref(),
+            Some("github.list_issues")
+        );
         for other in [
             "/api/v1/packs/",
             "/api/v1/packs",

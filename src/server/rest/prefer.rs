@@ -21,19 +21,28 @@ pub(super) struct Prefer {
 }
 
 impl Prefer {
-    /// Reads the preferences of a request. Unknown and malformed ones are ignored (RFC 7240, section 2).
+    /// Reads the preferences of a request. Unknown and malformed ones are ignored (RFC 7240,
+    /// section 2).
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let mut prefer = Self::default();
-        let texts = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
+        let texts = headers
+            .get_all(PREFER)
+            .iter()
+            .filter_map(|value| value.to_str().ok());
         for preference in texts.flat_map(|text| text.split(',')) {
             let token = preference.split(';').next().unwrap_or_default();
-            let (name, value) = token.split_once('=').map_or((token, ""), |(name, value)| (name, value));
+            let (name, value) = token
+                .split_once('=')
+                .map_or((token, ""), |(name, value)| (name, value));
             let value = value.trim().trim_matches('"');
             if name.trim().eq_ignore_ascii_case("respond-async") {
                 prefer.respond_async = true;
             } else if name.trim().eq_ignore_ascii_case("wait") && prefer.wait.is_none() {
-                let seconds =
-                    if value.is_empty() { Some(Duration::MAX) } else { value.parse().ok().map(Duration::from_secs) };
+                let seconds = if value.is_empty() {
+                    Some(Duration::MAX)
+                } else {
+                    value.parse().ok().map(Duration::from_secs)
+                };
                 prefer.wait = seconds;
             }
         }
@@ -62,7 +71,12 @@ mod tests {
     use super::*;
 
     fn of(lines: &[&str]) -> Prefer {
-        Prefer::of(&lines.iter().map(|line| (PREFER, line.parse().unwrap())).collect())
+        Prefer::of(
+            &lines
+                .iter()
+                .map(|line| (PREFER, line.parse().unwrap()))
+                .collect(),
+        )
     }
 
     #[test]
@@ -80,14 +94,28 @@ mod tests {
             (&["return=minimal; respond-async"], false, None),
             (&[], false, None),
         ] {
-            assert_eq!(of(lines), Prefer { respond_async, wait }, "{lines:?}");
+            assert_eq!(
+                of(lines),
+                Prefer {
+                    respond_async,
+                    wait
+                },
+                "{lines:?}"
+            );
         }
     }
 
     #[test]
     fn applied_preferences_are_reported() {
-        let applied = |line: &str| of(&[line]).applied().map(|text| text.to_str().unwrap().to_owned());
-        assert_eq!(applied("wait=3,respond-async").as_deref(), Some("respond-async, wait=3"));
+        let applied = |line: &str| {
+            of(&[line])
+                .applied()
+                .map(|text| text.to_str().unwrap().to_owned())
+        };
+        assert_eq!(
+            applied("wait=3,respond-async").as_deref(),
+            Some("respond-async, wait=3")
+        );
         assert_eq!(applied("wait").as_deref(), Some("wait"));
         assert_eq!(applied("handling=lenient"), None);
     }

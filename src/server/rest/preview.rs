@@ -27,7 +27,9 @@ pub(super) async fn look(store: &dyn ReadStore, selector: &Selector) -> Result<P
     let (prefix, tag) = match selector {
         Selector::Pack(pack) => (format!("{pack}/"), None),
         Selector::Key { key, .. } => (key.clone(), None),
-        Selector::Tag(tag) | Selector::Outdated { tag, .. } => (String::new(), Some(stored_tag(tag))),
+        Selector::Tag(tag) | Selector::Outdated { tag, .. } => {
+            (String::new(), Some(stored_tag(tag)))
+        }
         Selector::All | Selector::Namespace(_) => (String::new(), None),
     };
     let fits = |entry: &EntryMeta| match selector {
@@ -38,7 +40,14 @@ pub(super) async fn look(store: &dyn ReadStore, selector: &Selector) -> Result<P
     for namespace in namespaces(store, selector).await? {
         let mut after = None;
         loop {
-            let page = store.list(&namespace, Kind::Cache, &prefix, Page { limit: PAGE, after }).await?;
+            let page = store
+                .list(
+                    &namespace,
+                    Kind::Cache,
+                    &prefix,
+                    Page { limit: PAGE, after },
+                )
+                .await?;
             visited += page.entries.len();
             for entry in page.entries.into_iter().filter(&fits) {
                 preview.rows += 1;
@@ -66,9 +75,15 @@ pub(super) async fn look(store: &dyn ReadStore, selector: &Selector) -> Result<P
 /// Returns the namespaces that a purge reaches.
 async fn namespaces(store: &dyn ReadStore, selector: &Selector) -> Result<Vec<Namespace>> {
     match selector {
-        Selector::Namespace(namespace) | Selector::Key { namespace, .. } => Ok(vec![namespace.clone()]),
+        Selector::Namespace(namespace) | Selector::Key { namespace, .. } => {
+            Ok(vec![namespace.clone()])
+        }
         _ => {
-            let held = store.namespaces().await?.into_iter().filter(|held| held.kind == Kind::Cache);
+            let held = store
+                .namespaces()
+                .await?
+                .into_iter()
+                .filter(|held| held.kind == Kind::Cache);
             Ok(held.map(|held| held.namespace).collect())
         }
     }

@@ -19,9 +19,13 @@ pub(crate) struct Problems;
 
 impl IntoResponses for Problems {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-        let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-        let response =
-            ResponseBuilder::new().description("What went wrong").content("application/problem+json", content).build();
+        let content = ContentBuilder::new()
+            .schema(Some(Ref::from_schema_name("Problem")))
+            .build();
+        let response = ResponseBuilder::new()
+            .description("What went wrong")
+            .content("application/problem+json", content)
+            .build();
         BTreeMap::from([("default".to_owned(), response.into())])
     }
 }

@@ -25,7 +25,10 @@ impl PathValues {
     /// Returns a value by its name in the route.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         match self {
-            Self::Routed(values) => values.iter().find(|(known, _)| *known == name).map(|(_, value)| value),
+            Self::Routed(values) => values
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| value),
             Self::Name(value) => (name == "name").then_some(value),
         }
     }
@@ -40,8 +43,16 @@ impl<S: Send + Sync> FromRequestParts<S> for PathValues {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let wrong = |_| Problem::http(StatusCode::BAD_REQUEST, "the path is not UTF-8 when it is decoded");
-        RawPathParams::from_request_parts(parts, state).await.map(Self::Routed).map_err(wrong)
+        let wrong = |_| {
+            Problem::http(
+                StatusCode::BAD_REQUEST,
+                "the path is not UTF-8 when it is decoded",
+            )
+        };
+        RawPathParams::from_request_parts(parts, state)
+            .await
+            .map(Self::Routed)
+            .map_err(wrong)
     }
 }
 
@@ -52,8 +63,13 @@ pub(crate) struct Params<T>(Result<T, Problem>);
 
 impl<T: DeserializeOwned> Params<T> {
     pub(crate) fn of(parts: &Parts) -> Self {
-        let wrong = |rejection: QueryRejection| Problem::new(Code::InvalidInput, rejection.body_text());
-        Self(Query::try_from_uri(&parts.uri).map(|Query(values)| values).map_err(wrong))
+        let wrong =
+            |rejection: QueryRejection| Problem::new(Code::InvalidInput, rejection.body_text());
+        Self(
+            Query::try_from_uri(&parts.uri)
+                .map(|Query(values)| values)
+                .map_err(wrong),
+        )
     }
 
     pub(crate) fn read(self) -> Result<T, Problem> {
@@ -76,7 +92,10 @@ pub(crate) fn page_size(limit: Option<usize>) -> Result<usize, Problem> {
     if (1..=MAX).contains(&limit) {
         return Ok(limit);
     }
-    Err(Problem::new(Code::InvalidInput, format!("limit must be 1 to {MAX}")))
+    Err(Problem::new(
+        Code::InvalidInput,
+        format!("limit must be 1 to {MAX}"),
+    ))
 }
 
 /// Percent-encodes a text as one segment of a path, or one value of a query.

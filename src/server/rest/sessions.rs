@@ -17,7 +17,9 @@ use crate::problem::Problem;
 const SESSION: &str = "a session";
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list)).routes(routes!(end))
+    OpenApiRouter::default()
+        .routes(routes!(list))
+        .routes(routes!(end))
 }
 
 /// Lists the caller's sessions, oldest first. An administrator sees those of everybody.
@@ -29,7 +31,10 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         (status = 503, description = "This server has no sessions"),
     ))]
 async fn list(State(state): State<EngineState>, By(caller): By) -> Result<Response, Problem> {
-    let sessions = state.limits.in_time(state.engine.sessions(reach(&caller, SESSION)?)).await??;
+    let sessions = state
+        .limits
+        .in_time(state.engine.sessions(reach(&caller, SESSION)?))
+        .await??;
     json(&serde_json::json!({ "sessions": sessions }))
 }
 
@@ -42,8 +47,14 @@ async fn list(State(state): State<EngineState>, By(caller): By) -> Result<Respon
         (status = 204, description = "It has ended"),
         (status = 404, description = "Session not found"),
     ))]
-async fn end(State(state): State<EngineState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
-    let ending = state.engine.end_session(reach(&caller, SESSION)?, path.value("id"));
+async fn end(
+    State(state): State<EngineState>,
+    By(caller): By,
+    path: PathValues,
+) -> Result<Response, Problem> {
+    let ending = state
+        .engine
+        .end_session(reach(&caller, SESSION)?, path.value("id"));
     state.limits.in_time(ending).await??;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -51,29 +51,51 @@ impl RequestLimits {
 
     /// Waits for the store or the disk, at most until the deadline of a request.
     pub(crate) async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, Problem> {
-        let late = |_| Problem::new(Code::Timeout, "the request took longer than the server allows");
-        tokio::time::timeout(self.deadline, answer).await.map_err(late)
+        let late = |_| {
+            Problem::new(
+                Code::Timeout,
+                "the request took longer than the server allows",
+            )
+        };
+        tokio::time::timeout(self.deadline, answer)
+            .await
+            .map_err(late)
     }
 
     /// Reads a JSON object of at most `max_bytes`, as strictly as the input of a pack.
     ///
-    /// No duplicate key, nothing after the end, bounded depth. An empty body stands for `{}`. The error never repeats
-    /// what was sent.
-    pub(crate) async fn read_json<T: DeserializeOwned>(&self, request: Request, max_bytes: u64) -> Result<T, Problem> {
+    /// No duplicate key, nothing after the end, bounded depth. An empty body stands for `{}`. The
+    /// error never repeats what was sent.
+    pub(crate) async fn read_json<T: DeserializeOwned>(
+        &self,
+        request: Request,
+        max_bytes: u64,
+    ) -> Result<T, Problem> {
         let (parts, body) = request.into_parts();
         let limit = self.max_body_bytes.min(max_bytes);
-        let mut bytes = body::read(&parts.headers, body, limit, self.body_timeout, parts.extensions.get()).await?;
+        let mut bytes = body::read(
+            &parts.headers,
+            body,
+            limit,
+            self.body_timeout,
+            parts.extensions.get(),
+        )
+        .await?;
         if bytes.trim_ascii().is_empty() {
             bytes = Bytes::from_static(b"{}");
         }
         let malformed = |error: serde_json::Error| {
             let (line, column) = (error.line(), error.column());
-            let message = format!("the request is not acceptable JSON (line {line}, column {column})");
+            let message =
+                format!("the request is not acceptable JSON (line {line}, column {column})");
             Error::new(Code::InvalidInput, message).with_source(error)
         };
         // serde would also read an array of all fields in order as an object.
         if !read_strict(&bytes).map_err(malformed)?.is_object() {
-            return Err(Problem::new(Code::InvalidInput, "the request must be a JSON object"));
+            return Err(Problem::new(
+                Code::InvalidInput,
+                "the request must be a JSON object",
+            ));
         }
         Ok(Json::from_trusted(bytes).read()?)
     }
@@ -89,7 +111,9 @@ pub(crate) struct EngineState {
 impl EngineState {
     /// Returns the memory, or the error of a server without a memory key.
     pub(crate) fn memory(&self) -> Result<&MemoryControl, Problem> {
-        self.engine.memory().ok_or_else(|| Error::from(NoMemory::Off).into())
+        self.engine
+            .memory()
+            .ok_or_else(|| Error::from(NoMemory::Off).into())
     }
 }
 

@@ -38,11 +38,12 @@ pub(super) fn need_statistics(caller: &Caller) -> Result<(), Problem> {
     need(caller, &Permission::MetricsRead)
 }
 
-/// Shows how many calls ended, how many failed, what the cache did and saved, and how long calls took.
+/// Shows how many calls ended, how many failed, what the cache did and saved, and how long calls
+/// took.
 ///
-/// The numbers are of all callers and name none, as `/metrics`: they need `metrics:read`, and have the packs that the
-/// caller may run. They are read every ten seconds, and survive a restart if there is a data folder. Durations are
-/// estimated from a histogram, whose bounds are 44 % apart.
+/// The numbers are of all callers and name none, as `/metrics`: they need `metrics:read`, and have
+/// the packs that the caller may run. They are read every ten seconds, and survive a restart if
+/// there is a data folder. Durations are estimated from a histogram, whose bounds are 44 % apart.
 #[utoipa::path(get, path = "/api/v1/stats", tag = "operations", operation_id = "show_statistics",
     params(StatisticsQuery),
     responses((status = 200, description = "The statistics", body = ref("#/components/schemas/Statistics")), Problems))]
@@ -55,7 +56,8 @@ async fn show(
     let asked = asked.read()?;
     let window = asked.window.unwrap_or(Window::Hour);
     let report = state.engine.statistics().report(window, |pack| {
-        caller.permissions.allow_run(pack) && asked.pack.as_deref().is_none_or(|wanted| wanted == pack)
+        caller.permissions.allow_run(pack)
+            && asked.pack.as_deref().is_none_or(|wanted| wanted == pack)
     });
     let slots: Vec<Value> = report
         .slots
@@ -73,7 +75,11 @@ async fn show(
         .map(|(pack, counted)| {
             let mut shown = numbers(counted);
             shown.insert("pack".to_owned(), pack.as_str().into());
-            if let Some(usd) = state.engine.saved_usd(pack, counted.saved_calls, counted.saved_upstream_calls) {
+            if let Some(usd) =
+                state
+                    .engine
+                    .saved_usd(pack, counted.saved_calls, counted.saved_upstream_calls)
+            {
                 saved_usd = Some(saved_usd.unwrap_or_default() + usd);
                 shown.insert("saved_usd".to_owned(), usd.into());
             }

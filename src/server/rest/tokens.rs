@@ -1,7 +1,9 @@
-//! Routes of API tokens: list, create and revoke. The text of a token is in the answer to its creation only.
+//! Routes of API tokens: list, create and revoke. The text of a token is in the answer to its
+//! creation only.
 //!
-//! A token reaches itself and its descendants, a caller with a JSON Web Token those of its user, administrators every one
-//! ([`TokenReach`]). Nobody can create a token with more rights than its own, or one that outlives what proved its creator.
+//! A token reaches itself and its descendants, a caller with a JSON Web Token those of its user,
+//! administrators every one ([`TokenReach`]). Nobody can create a token with more rights than its
+//! own, or one that outlives what proved its creator.
 
 use std::time::Duration;
 
@@ -36,7 +38,9 @@ const USUAL_LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
 const SHORTEST_LIFE: u64 = 60;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list, create)).routes(routes!(revoke))
+    OpenApiRouter::default()
+        .routes(routes!(list, create))
+        .routes(routes!(revoke))
 }
 
 /// Which tokens to list.
@@ -73,7 +77,9 @@ struct WantedToken {
 
 /// Lists API tokens without their texts, newest first, in pages.
 ///
-/// A token sees itself and those that descend from it. A caller with a JSON Web Token sees those of its user, and an administrator sees those of everybody. Tokens of browsers are among them: their scope has the word `ui`. Ended tokens stay in the list for 90 days.
+/// A token sees itself and those that descend from it. A caller with a JSON Web Token sees those of
+/// its user, and an administrator sees those of everybody. Tokens of browsers are among them: their
+/// scope has the word `ui`. Ended tokens stay in the list for 90 days.
 #[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", operation_id = "list_tokens", params(TokensQuery),
     responses((status = 200, description = "The tokens", body = ref("#/components/schemas/TokenList")), Problems))]
 async fn list(
@@ -85,7 +91,8 @@ async fn list(
     let filter = filter.read()?;
     let limit = page_size(filter.limit)?;
     let now = state.clock.now();
-    let others = |named: &Option<String>, own: &str| named.as_deref().is_some_and(|named| named != own);
+    let others =
+        |named: &Option<String>, own: &str| named.as_deref().is_some_and(|named| named != own);
     if others(&filter.tenant, own.tenant()) || others(&filter.user, own.user()) {
         need(&caller, &Permission::Admin)?;
     }
@@ -94,40 +101,67 @@ async fn list(
     query.after = filter.after.as_deref().map(cursor).transpose()?;
     (query.tenant, query.subject) = (filter.tenant, filter.user);
     let listing = state.operator.system()?.token_page(query);
-    let mut tokens = state.engine.limits.in_time(listing).await?.map_err(system_error)?;
+    let mut tokens = state
+        .engine
+        .limits
+        .in_time(listing)
+        .await?
+        .map_err(system_error)?;
     let more = tokens.len() > limit;
     tokens.truncate(limit);
-    let next = tokens.last().filter(|_| more).map(|last| format!("{}.{}", last.created_at.micros(), last.id));
+    let next = tokens
+        .last()
+        .filter(|_| more)
+        .map(|last| format!("{}.{}", last.created_at.micros(), last.id));
     let tokens: Vec<Value> = tokens.iter().map(|token| shown(token, now)).collect();
     answer(&json!({ "tokens": tokens, "next": next, "accepted": state.operator.api_tokens }))
 }
 
 /// Creates an API token and returns its text, this once.
 ///
-/// Without `scope` it has the caller's rights; it never has more. It expires with the caller's credential at the latest, and is
-/// revoked with it if that is a token. A JSON Web Token creates tokens only if the server allows it. Only an administrator
-/// creates tokens for others, or some that live longer than 90 days.
+/// Without `scope` it has the caller's rights; it never has more. It expires with the caller's
+/// credential at the latest, and is revoked with it if that is a token. A JSON Web Token creates
+/// tokens only if the server allows it. Only an administrator creates tokens for others, or some
+/// that live longer than 90 days.
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", operation_id = "create_token",
     request_body(content = ref("#/components/schemas/NewToken"), content_type = "application/json", description = "The token"),
     responses((status = 201, description = "The token with its text", body = ref("#/components/schemas/CreatedToken")), Problems))]
-async fn create(State(state): State<OperatorState>, By(caller): By, request: Request) -> Result<Response, Problem> {
+async fn create(
+    State(state): State<OperatorState>,
+    By(caller): By,
+    request: Request,
+) -> Result<Response, Problem> {
     need_token(&caller, TOKEN)?;
     need(&caller, &Permission::TokensWrite)?;
     if caller.credential.is_of_jwt() && !state.operator.tokens_by_jwt {
-        let message =
-            "a JSON Web Token makes no API tokens here; the operator allows it with auth.tokens_by_jwt = true";
+        let message = "a JSON Web Token makes no API tokens here; the operator allows it with auth.tokens_by_jwt = true";
         return Err(Problem::new(Code::Forbidden, message));
     }
-    let wanted: WantedToken = state.engine.limits.read_json(request, MAX_REQUEST_BYTES).await?;
+    let wanted: WantedToken = state
+        .engine
+        .limits
+        .read_json(request, MAX_REQUEST_BYTES)
+        .await?;
     let now = state.clock.now();
     let system = state.operator.system()?;
-    let latest = state.engine.limits.in_time(system.latest_expiry(&caller.credential)).await?.map_err(system_error)?;
+    let latest = state
+        .engine
+        .limits
+        .in_time(system.latest_expiry(&caller.credential))
+        .await?
+        .map_err(system_error)?;
     let token = checked(&caller, wanted, now, latest)?;
     let creating = system.create_token(token);
-    let (made, text) = state.engine.limits.in_time(creating).await?.map_err(|error| match error {
-        StoreError::Invalid(why) => Error::new(Code::Forbidden, why),
-        error => system_error(error),
-    })?;
+    let (made, text) =
+        state
+            .engine
+            .limits
+            .in_time(creating)
+            .await?
+            .map_err(|error| match error {
+                StoreError::Invalid(why) => Error::new(Code::Forbidden, why),
+                error => system_error(error),
+            })?;
     let by = &caller.identity;
     tracing::info!(token = made.id, tenant = made.tenant, user = made.subject, by = %format_args!("{}/{}", by.tenant(), by.user()), "an API token was created");
     let mut value = shown(&made, now);
@@ -135,22 +169,36 @@ async fn create(State(state): State<OperatorState>, By(caller): By, request: Req
     Ok((StatusCode::CREATED, answer(&value)?).into_response())
 }
 
-/// Revokes an API token and those that descend from it. Every server on the same system database refuses them within a second.
+/// Revokes an API token and those that descend from it. Every server on the same system database
+/// refuses them within a second.
 ///
-/// A token revokes itself and its descendants, a caller with a JSON Web Token those of its user, an administrator every one.
-/// For everyone else it is not found.
+/// A token revokes itself and its descendants, a caller with a JSON Web Token those of its user, an
+/// administrator every one. For everyone else it is not found.
 #[utoipa::path(delete, path = "/api/v1/tokens/{id}", tag = "tokens", operation_id = "revoke_token",
     params(("id" = String, Path, description = "The `id` of the token: 16 hex digits")),
     responses(
         (status = 204, description = "It is revoked"),
         (status = 404, description = "Token not found"),
     ))]
-async fn revoke(State(state): State<OperatorState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
+async fn revoke(
+    State(state): State<OperatorState>,
+    By(caller): By,
+    path: PathValues,
+) -> Result<Response, Problem> {
     need_token(&caller, TOKEN)?;
     let (reach, id, now) = (TokenReach::of(&caller), path.value("id"), state.clock.now());
     let revoking = state.operator.system()?.revoke_token(id, &reach, now);
-    if !state.engine.limits.in_time(revoking).await?.map_err(system_error)? {
-        return Err(Problem::new(Code::NotFound, "token not found: it does not exist or belongs to another caller"));
+    if !state
+        .engine
+        .limits
+        .in_time(revoking)
+        .await?
+        .map_err(system_error)?
+    {
+        return Err(Problem::new(
+            Code::NotFound,
+            "token not found: it does not exist or belongs to another caller",
+        ));
     }
     let by = &caller.identity;
     tracing::info!(token = id, by = %format_args!("{}/{}", by.tenant(), by.user()), "an API token was revoked");
@@ -173,7 +221,9 @@ fn checked(
         return Err(Problem::new(Code::Forbidden, message));
     }
     if wanted.name.len() > MAX_NAME_BYTES || wanted.name.chars().any(char::is_control) {
-        return Err(invalid(format!("name must be at most {MAX_NAME_BYTES} bytes without control characters")));
+        return Err(invalid(format!(
+            "name must be at most {MAX_NAME_BYTES} bytes without control characters"
+        )));
     }
     let tenant = wanted.tenant.as_deref().unwrap_or(caller.identity.tenant());
     let user = wanted.user.as_deref().unwrap_or(caller.identity.user());
@@ -182,10 +232,16 @@ fn checked(
     }
     let identity = Identity::new(tenant, user).map_err(invalid)?;
     let life = match (wanted.ttl_seconds, wanted.never_expires) {
-        (Some(_), true) => return Err(invalid("give ttl_seconds or never_expires, not both".to_owned())),
+        (Some(_), true) => {
+            return Err(invalid(
+                "give ttl_seconds or never_expires, not both".to_owned(),
+            ));
+        }
         (None, true) => None,
         (Some(seconds), false) if seconds < SHORTEST_LIFE => {
-            return Err(invalid(format!("ttl_seconds must be at least {SHORTEST_LIFE}")));
+            return Err(invalid(format!(
+                "ttl_seconds must be at least {SHORTEST_LIFE}"
+            )));
         }
         (seconds, false) => Some(seconds.map_or(USUAL_LIFE, Duration::from_secs)),
     };
@@ -201,7 +257,9 @@ fn checked(
         Some(scope) => permissions(scope).map_err(invalid)?,
         None => (*caller.permissions).clone(),
     };
-    let missing = scope.iter().find(|permission| !admin && !caller.permissions.allow(permission));
+    let missing = scope
+        .iter()
+        .find(|permission| !admin && !caller.permissions.allow(permission));
     if let Some(missing) = missing {
         need(caller, missing)?;
     }
@@ -217,14 +275,22 @@ fn checked(
 }
 
 fn permissions(scope: &str) -> Result<Permissions, String> {
-    let words =
-        scope.split_ascii_whitespace().map(str::parse::<Permission>).collect::<Result<Permissions, String>>()?;
-    if words.is_empty() { Err("scope is empty, so the token could do nothing".to_owned()) } else { Ok(words) }
+    let words = scope
+        .split_ascii_whitespace()
+        .map(str::parse::<Permission>)
+        .collect::<Result<Permissions, String>>()?;
+    if words.is_empty() {
+        Err("scope is empty, so the token could do nothing".to_owned())
+    } else {
+        Ok(words)
+    }
 }
 
 /// Reads the cursor of a page: creation time and id of the last token before it.
 fn cursor(text: &str) -> Result<(Timestamp, String), Problem> {
-    let parts = text.split_once('.').and_then(|(at, id)| Some((Timestamp(at.parse().ok()?), id.to_owned())));
+    let parts = text
+        .split_once('.')
+        .and_then(|(at, id)| Some((Timestamp(at.parse().ok()?), id.to_owned())));
     parts.ok_or_else(|| Problem::new(Code::InvalidInput, "after is not the `next` of a page"))
 }
 

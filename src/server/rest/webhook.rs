@@ -1,4 +1,5 @@
-//! `POST /webhooks/linear`: deliveries of an issue tracker. They prove themselves by a signature, not by a token.
+//! `POST /webhooks/linear`: deliveries of an issue tracker. They prove themselves by a signature,
+//! not by a token.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,16 +34,23 @@ pub trait WebhookReceiver: fmt::Debug + Send + Sync {
     fn receive(&self, headers: &HeaderMap, body: &[u8]) -> WebhookAnswer;
 }
 
-pub(crate) async fn receive(State(receiver): State<Arc<dyn WebhookReceiver>>, request: Request<Body>) -> Response {
+pub(crate) async fn receive(
+    State(receiver): State<Arc<dyn WebhookReceiver>>,
+    request: Request<Body>,
+) -> Response {
     let (head, body) = request.into_parts();
     let Ok(body) = to_bytes(body, MAX_BYTES).await else {
         return Problem::new(Code::TooLarge, "a delivery has at most 1 MiB").into_response();
     };
     match receiver.receive(&head.headers, &body) {
         WebhookAnswer::Accepted => StatusCode::OK.into_response(),
-        WebhookAnswer::Unauthorised => {
-            Problem::new(Code::Unauthenticated, "the delivery is not signed, or too old").into_response()
+        WebhookAnswer::Unauthorised => Problem::new(
+            Code::Unauthenticated,
+            "the delivery is not signed, or too old",
+        )
+        .into_response(),
+        WebhookAnswer::Malformed => {
+            Problem::new(Code::InvalidInput, "the delivery is malformed").into_response()
         }
-        WebhookAnswer::Malformed => Problem::new(Code::InvalidInput, "the delivery is malformed").into_response(),
     }
 }

@@ -6,10 +6,13 @@ use std::time::Duration;
 use super::{Fixture, NOW};
 use crate::System;
 use crate::tokens::{
-    ApiToken, LINK_LIVES, MAX_ANCESTORS, NewToken, PresentedToken, TokenQuery, TokenReach, USED_EVERY,
+    ApiToken, LINK_LIVES, MAX_ANCESTORS, NewToken, PresentedToken, TokenQuery, TokenReach,
+    USED_EVERY,
 };
 use crate::transfer::{Row, TABLES, Table, Type, Value};
-use helmdeck_core::{Caller, Credential, Identity, Permissions, Secret, Timestamp, TokenCredential};
+use helmdeck_core::{
+    Caller, Credential, Identity, Permissions, Secret, Timestamp, TokenCredential,
+};
 use helmdeck_memory::{KeyRing, MemoryKey};
 
 fn token(user: &str) -> NewToken {
@@ -30,41 +33,76 @@ fn user_reach(user: &str) -> TokenReach {
 }
 
 fn reach(user: &str, credential: Credential) -> TokenReach {
-    TokenReach::of(&Caller::proven(Identity::new("acme", user).unwrap(), Permissions::none(), credential))
+    TokenReach::of(&Caller::proven(
+        Identity::new("acme", user).unwrap(),
+        Permissions::none(),
+        credential,
+    ))
 }
 
 /// Returns the reach of a token.
 fn family_reach(token: &ApiToken) -> TokenReach {
-    reach(&token.subject, Credential::Token(Arc::new(credential(token))))
+    reach(
+        &token.subject,
+        Credential::Token(Arc::new(credential(token))),
+    )
 }
 
 fn credential(token: &ApiToken) -> TokenCredential {
     let (id, ancestors, expires_at) = (token.id.clone(), token.ancestors.clone(), token.expires_at);
-    TokenCredential { id, ancestors, expires_at, browser: None }
+    TokenCredential {
+        id,
+        ancestors,
+        expires_at,
+        browser: None,
+    }
 }
 
 /// Makes a token, by another one if there is one.
-async fn make(system: &System, by: Option<&ApiToken>, expires_at: Option<Timestamp>) -> Option<ApiToken> {
-    let ancestors = by.map(|by| Credential::Token(Arc::new(credential(by))).ancestors_of_child()).unwrap_or_default();
-    let new = NewToken { expires_at, ancestors, ..token("a") };
+async fn make(
+    system: &System,
+    by: Option<&ApiToken>,
+    expires_at: Option<Timestamp>,
+) -> Option<ApiToken> {
+    let ancestors = by
+        .map(|by| Credential::Token(Arc::new(credential(by))).ancestors_of_child())
+        .unwrap_or_default();
+    let new = NewToken {
+        expires_at,
+        ancestors,
+        ..token("a")
+    };
     system.create_token(new).await.ok().map(|(token, _)| token)
 }
 
 pub(super) async fn token_is_found_by_its_text_only(fixture: Fixture) {
     let Fixture { one, two } = fixture;
     assert!(one.tokens().await.unwrap().is_empty());
-    assert!(!one.revoke_token("0123456789abcdef", &TokenReach::all(), NOW).await.unwrap());
+    assert!(
+        !one.revoke_token("0123456789abcdef", &TokenReach::all(), NOW)
+            .await
+            .unwrap()
+    );
     one.token_used("0123456789abcdef", NOW).await.unwrap();
     assert!(!one.exists().await.unwrap());
     let (made, text) = one.create_token(token("a")).await.unwrap();
-    let later = NewToken { created_at: Timestamp(NOW.micros() + 1), ..token("b") };
+    let later = NewToken {
+        created_at: Timestamp(NOW.micros() + 1),
+        ..token("b")
+    };
     let (other, other_text) = one.create_token(later).await.unwrap();
     assert!(made.id != other.id && text.expose() != other_text.expose());
     assert_eq!(text.expose().len(), 92);
     let shown = PresentedToken::parse(text.expose()).unwrap();
-    assert_eq!(two.prove_token(&shown).await.unwrap().as_deref(), Some(&made));
+    assert_eq!(
+        two.prove_token(&shown).await.unwrap().as_deref(),
+        Some(&made)
+    );
     // The id of one with the secret of another matches no token.
-    let swapped = PresentedToken { id: shown.id, ..PresentedToken::parse(other_text.expose()).unwrap() };
+    let swapped = PresentedToken {
+        id: shown.id,
+        ..PresentedToken::parse(other_text.expose()).unwrap()
+    };
     assert_eq!(two.prove_token(&swapped).await.unwrap(), None);
     assert_eq!(two.tokens().await.unwrap(), [made, other]);
 }
@@ -74,8 +112,16 @@ pub(super) async fn revocation_is_shared_and_keeps_its_time(fixture: Fixture) {
     let (made, text) = one.create_token(token("a")).await.unwrap();
     let shown = PresentedToken::parse(text.expose()).unwrap();
     assert!(one.prove_token(&shown).await.unwrap().unwrap().is_live(NOW));
-    assert!(two.revoke_token(&made.id, &TokenReach::all(), NOW).await.unwrap());
-    assert!(two.revoke_token(&made.id, &TokenReach::all(), NOW.saturating_add(USED_EVERY)).await.unwrap());
+    assert!(
+        two.revoke_token(&made.id, &TokenReach::all(), NOW)
+            .await
+            .unwrap()
+    );
+    assert!(
+        two.revoke_token(&made.id, &TokenReach::all(), NOW.saturating_add(USED_EVERY))
+            .await
+            .unwrap()
+    );
     let found = one.prove_token(&shown).await.unwrap().unwrap();
     assert_eq!(found.revoked_at, Some(NOW));
     assert!(!found.is_live(NOW));
@@ -89,7 +135,11 @@ pub(super) async fn pages_hold_every_token_once(fixture: Fixture) {
     }
     let (mut ids, mut after) = (Vec::new(), None);
     loop {
-        let query = TokenQuery { subject: Some("a".to_owned()), after, ..TokenQuery::new(TokenReach::all(), 2) };
+        let query = TokenQuery {
+            subject: Some("a".to_owned()),
+            after,
+            ..TokenQuery::new(TokenReach::all(), 2)
+        };
         let page = system.token_page(query).await.unwrap();
         let Some(last) = page.last() else { break };
         after = Some((last.created_at, last.id.clone()));
@@ -97,9 +147,22 @@ pub(super) async fn pages_hold_every_token_once(fixture: Fixture) {
     }
     assert_eq!(ids.len(), 3);
     assert!(ids.is_sorted_by(|left, right| left > right), "{ids:?}");
-    assert!(!system.revoke_token(&ids[0], &user_reach("b"), NOW).await.unwrap());
-    assert!(system.revoke_token(&ids[0], &user_reach("a"), NOW).await.unwrap());
-    let live = TokenQuery { live_at: Some(NOW), ..TokenQuery::new(TokenReach::all(), 9) };
+    assert!(
+        !system
+            .revoke_token(&ids[0], &user_reach("b"), NOW)
+            .await
+            .unwrap()
+    );
+    assert!(
+        system
+            .revoke_token(&ids[0], &user_reach("a"), NOW)
+            .await
+            .unwrap()
+    );
+    let live = TokenQuery {
+        live_at: Some(NOW),
+        ..TokenQuery::new(TokenReach::all(), 9)
+    };
     assert_eq!(system.token_page(live).await.unwrap().len(), 3);
 }
 
@@ -107,13 +170,32 @@ pub(super) async fn token_is_used_up_once_while_valid(fixture: Fixture) {
     let system = fixture.one;
     let expires_at = Some(NOW.saturating_add(LINK_LIVES));
     let proven = async || {
-        let (_, text) = system.create_token(NewToken { expires_at, ..token("a") }).await.unwrap();
-        system.prove_token(&PresentedToken::parse(text.expose()).unwrap()).await.unwrap().unwrap()
+        let (_, text) = system
+            .create_token(NewToken {
+                expires_at,
+                ..token("a")
+            })
+            .await
+            .unwrap();
+        system
+            .prove_token(&PresentedToken::parse(text.expose()).unwrap())
+            .await
+            .unwrap()
+            .unwrap()
     };
     let first = proven().await;
     assert!(system.use_up_token(&first, NOW).await.unwrap());
-    assert!(!system.use_up_token(&first, NOW).await.unwrap(), "it was used");
-    assert!(!system.use_up_token(&proven().await, NOW.saturating_add(LINK_LIVES)).await.unwrap(), "it has expired");
+    assert!(
+        !system.use_up_token(&first, NOW).await.unwrap(),
+        "it was used"
+    );
+    assert!(
+        !system
+            .use_up_token(&proven().await, NOW.saturating_add(LINK_LIVES))
+            .await
+            .unwrap(),
+        "it has expired"
+    );
 }
 
 pub(super) async fn a_use_is_noted_once_a_minute(fixture: Fixture) {
@@ -123,7 +205,11 @@ pub(super) async fn a_use_is_noted_once_a_minute(fixture: Fixture) {
         let now = NOW.saturating_add(Duration::from_secs(seconds));
         system.token_used(&made.id, now).await.unwrap();
         let expected = NOW.saturating_add(Duration::from_secs(noted));
-        assert_eq!(system.tokens().await.unwrap()[0].used_at, Some(expected), "{seconds}");
+        assert_eq!(
+            system.tokens().await.unwrap()[0].used_at,
+            Some(expected),
+            "{seconds}"
+        );
     }
 }
 
@@ -131,16 +217,29 @@ pub(super) async fn tokens_are_swept_90_days_after_their_end(fixture: Fixture) {
     let system = fixture.one;
     let day = |days: u64| NOW.saturating_add(Duration::from_secs(days * 24 * 3600));
     let make = async |name: &str, expires_at| {
-        let token = NewToken { name: name.to_owned(), expires_at, ..token("a") };
+        let token = NewToken {
+            name: name.to_owned(),
+            expires_at,
+            ..token("a")
+        };
         system.create_token(token).await.unwrap().0.id
     };
     make("expired", Some(day(1))).await;
     make("lives long", Some(day(1000))).await;
     make("lives for ever", None).await;
     let revoked = make("revoked", Some(day(1000))).await;
-    system.revoke_token(&revoked, &TokenReach::all(), day(2)).await.unwrap();
+    system
+        .revoke_token(&revoked, &TokenReach::all(), day(2))
+        .await
+        .unwrap();
     let names = async || {
-        let mut names: Vec<String> = system.tokens().await.unwrap().into_iter().map(|token| token.name).collect();
+        let mut names: Vec<String> = system
+            .tokens()
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|token| token.name)
+            .collect();
         names.sort();
         names.join(", ")
     };
@@ -154,12 +253,24 @@ pub(super) async fn tokens_are_swept_90_days_after_their_end(fixture: Fixture) {
 
 pub(super) async fn forgetting_leaves_live_tokens(fixture: Fixture) {
     let system = fixture.one;
-    assert_eq!(system.forget_ended_tokens("acme", "a", NOW).await.unwrap(), 0);
+    assert_eq!(
+        system.forget_ended_tokens("acme", "a", NOW).await.unwrap(),
+        0
+    );
     assert!(!system.exists().await.unwrap());
     for (user, expires_at) in [("a", None), ("a", Some(NOW)), ("b", Some(NOW))] {
-        system.create_token(NewToken { expires_at, ..token(user) }).await.unwrap();
+        system
+            .create_token(NewToken {
+                expires_at,
+                ..token(user)
+            })
+            .await
+            .unwrap();
     }
-    assert_eq!(system.forget_ended_tokens("acme", "a", NOW).await.unwrap(), 1);
+    assert_eq!(
+        system.forget_ended_tokens("acme", "a", NOW).await.unwrap(),
+        1
+    );
     assert_eq!(system.tokens().await.unwrap().len(), 2);
 }
 
@@ -174,14 +285,27 @@ pub(super) async fn descendants_end_with_each_ancestor(fixture: Fixture) {
             line.push(next);
         }
         let later = NOW.saturating_add(USED_EVERY);
-        assert!(two.revoke_token(&line[revoked].id, &TokenReach::all(), later).await.unwrap());
+        assert!(
+            two.revoke_token(&line[revoked].id, &TokenReach::all(), later)
+                .await
+                .unwrap()
+        );
         let all = one.tokens().await.unwrap();
-        let ended = |token: &ApiToken| all.iter().find(|known| known.id == token.id).unwrap().revoked_at == Some(later);
+        let ended = |token: &ApiToken| {
+            all.iter()
+                .find(|known| known.id == token.id)
+                .unwrap()
+                .revoked_at
+                == Some(later)
+        };
         for (depth, (token, beside)) in line.iter().zip(&beside).enumerate() {
             assert_eq!(ended(token), depth >= revoked, "{revoked} {depth}");
             assert_eq!(ended(beside), depth > revoked, "{revoked} {depth}");
         }
-        assert!(make(&one, line.last(), None).await.is_none(), "an ended token makes none");
+        assert!(
+            make(&one, line.last(), None).await.is_none(),
+            "an ended token makes none"
+        );
     }
 }
 
@@ -189,18 +313,33 @@ pub(super) async fn token_outlives_no_ancestor(fixture: Fixture) {
     let system = fixture.one;
     let at = |seconds| NOW.saturating_add(Duration::from_secs(seconds));
     let parent = make(&system, None, Some(at(60))).await.unwrap();
-    for (expires_at, made) in [(None, false), (Some(at(61)), false), (Some(at(60)), true), (Some(at(1)), true)] {
-        assert_eq!(make(&system, Some(&parent), expires_at).await.is_some(), made, "{expires_at:?}");
+    for (expires_at, made) in [
+        (None, false),
+        (Some(at(61)), false),
+        (Some(at(60)), true),
+        (Some(at(1)), true),
+    ] {
+        assert_eq!(
+            make(&system, Some(&parent), expires_at).await.is_some(),
+            made,
+            "{expires_at:?}"
+        );
     }
     let expired = make(&system, None, Some(NOW)).await.unwrap();
     assert!(make(&system, Some(&expired), Some(NOW)).await.is_none());
-    let unknown = ApiToken { id: "0123456789abcdef".to_owned(), ..parent };
+    let unknown = ApiToken {
+        id: "0123456789abcdef".to_owned(),
+        ..parent
+    };
     assert!(make(&system, Some(&unknown), Some(NOW)).await.is_none());
     let mut line = make(&system, None, None).await.unwrap();
     for _ in 0..MAX_ANCESTORS {
         line = make(&system, Some(&line), None).await.unwrap();
     }
-    assert!(make(&system, Some(&line), None).await.is_none(), "the line is too long");
+    assert!(
+        make(&system, Some(&line), None).await.is_none(),
+        "the line is too long"
+    );
 }
 
 pub(super) async fn token_reaches_itself_and_its_descendants_only(fixture: Fixture) {
@@ -211,17 +350,44 @@ pub(super) async fn token_reaches_itself_and_its_descendants_only(fixture: Fixtu
     let sister = make(&system, Some(&root), None).await.unwrap();
     let stranger = make(&system, None, None).await.unwrap();
     let family = family_reach(&child);
-    let mut seen = system.token_page(TokenQuery::new(family.clone(), 9)).await.unwrap();
+    let mut seen = system
+        .token_page(TokenQuery::new(family.clone(), 9))
+        .await
+        .unwrap();
     seen.sort_by_key(|token| token.ancestors.len());
     assert_eq!(seen, [child.clone(), grandchild.clone()]);
     for other in [&root, &sister, &stranger] {
-        assert!(!system.revoke_token(&other.id, &family, NOW).await.unwrap(), "{}", other.id);
+        assert!(
+            !system.revoke_token(&other.id, &family, NOW).await.unwrap(),
+            "{}",
+            other.id
+        );
     }
-    assert!(system.revoke_token(&grandchild.id, &family, NOW).await.unwrap());
+    assert!(
+        system
+            .revoke_token(&grandchild.id, &family, NOW)
+            .await
+            .unwrap()
+    );
     assert!(system.revoke_token(&child.id, &family, NOW).await.unwrap());
-    let live = TokenQuery { live_at: Some(NOW), ..TokenQuery::new(TokenReach::all(), 9) };
-    let live: Vec<String> = system.token_page(live).await.unwrap().into_iter().map(|token| token.id).collect();
-    assert!([&root, &sister, &stranger].iter().all(|token| live.contains(&token.id)) && live.len() == 3, "{live:?}");
+    let live = TokenQuery {
+        live_at: Some(NOW),
+        ..TokenQuery::new(TokenReach::all(), 9)
+    };
+    let live: Vec<String> = system
+        .token_page(live)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|token| token.id)
+        .collect();
+    assert!(
+        [&root, &sister, &stranger]
+            .iter()
+            .all(|token| live.contains(&token.id))
+            && live.len() == 3,
+        "{live:?}"
+    );
 }
 
 pub(super) async fn revocation_and_creation_at_once_leave_no_orphan(fixture: Fixture) {
@@ -230,10 +396,19 @@ pub(super) async fn revocation_and_creation_at_once_leave_no_orphan(fixture: Fix
         let root = make(&one, None, None).await.unwrap();
         let child = make(&one, Some(&root), None).await.unwrap();
         let all = TokenReach::all();
-        let (revoked, made) = tokio::join!(two.revoke_token(&root.id, &all, NOW), make(&one, Some(&child), None));
+        let (revoked, made) = tokio::join!(
+            two.revoke_token(&root.id, &all, NOW),
+            make(&one, Some(&child), None)
+        );
         assert!(revoked.unwrap());
         if let Some(made) = made {
-            let kept = one.tokens().await.unwrap().into_iter().find(|token| token.id == made.id).unwrap();
+            let kept = one
+                .tokens()
+                .await
+                .unwrap()
+                .into_iter()
+                .find(|token| token.id == made.id)
+                .unwrap();
             assert_eq!(kept.revoked_at, Some(NOW), "a token outlived its ancestor");
         }
     }
@@ -241,11 +416,18 @@ pub(super) async fn revocation_and_creation_at_once_leave_no_orphan(fixture: Fix
 
 fn keys(current: u8, previous: Option<u8>) -> Option<KeyRing> {
     let key = |byte: u8| MemoryKey::parse("K", &format!("{byte:02x}").repeat(32)).unwrap();
-    Some(KeyRing::new(key(current), previous.into_iter().map(key).collect()))
+    Some(KeyRing::new(
+        key(current),
+        previous.into_iter().map(key).collect(),
+    ))
 }
 
 async fn is_good(system: &System, text: &Secret) -> bool {
-    system.prove_token(&PresentedToken::parse(text.expose()).unwrap()).await.unwrap().is_some()
+    system
+        .prove_token(&PresentedToken::parse(text.expose()).unwrap())
+        .await
+        .unwrap()
+        .is_some()
 }
 
 /// The rows of a table, which whoever can write the database can read and write.
@@ -254,7 +436,11 @@ async fn rows(system: &System, name: &str) -> Vec<Row> {
 }
 
 async fn put(system: &System, name: &str, rows: &[Row]) {
-    system.driver().put_rows(table(name), rows.to_vec()).await.unwrap();
+    system
+        .driver()
+        .put_rows(table(name), rows.to_vec())
+        .await
+        .unwrap();
 }
 
 fn table(name: &str) -> &'static Table {
@@ -268,31 +454,52 @@ pub(super) async fn nobody_without_the_key_makes_or_changes_a_token(fixture: Fix
     let Fixture { one, two } = fixture;
     let (early, early_text) = one.create_token(token("early")).await.unwrap();
     let one = one.with_keys(keys(1, None));
-    assert!(!is_good(&one, &early_text).await, "it was made without the key");
+    assert!(
+        !is_good(&one, &early_text).await,
+        "it was made without the key"
+    );
     let (parent, parent_text) = one.create_token(token("a")).await.unwrap();
     let expires_at = Some(NOW.saturating_add(Duration::from_secs(3600)));
-    let child = NewToken { ancestors: vec![parent.id.clone()], expires_at, ..token("a") };
+    let child = NewToken {
+        ancestors: vec![parent.id.clone()],
+        expires_at,
+        ..token("a")
+    };
     let (child, child_text) = one.create_token(child).await.unwrap();
     let (_, other_text) = one.create_token(token("b")).await.unwrap();
-    assert!(is_good(&two, &child_text).await, "where no key is set, none is asked for");
+    assert!(
+        is_good(&two, &child_text).await,
+        "where no key is set, none is asked for"
+    );
     let refused = two.create_token(token("a")).await.unwrap_err();
-    assert!(refused.to_string().contains("sealed with the memory key"), "{refused}");
+    assert!(
+        refused.to_string().contains("sealed with the memory key"),
+        "{refused}"
+    );
     let two = two.with_keys(keys(1, None));
     let all = [&parent_text, &child_text, &other_text];
     for text in all {
         assert!(is_good(&one, text).await && is_good(&two, text).await);
     }
 
-    // Every column of every token, changed or taken from another one, and copies under an id that nobody has.
+    // Every column of every token, changed or taken from another one, and copies under an id that
+    // nobody has.
     let written = rows(&one, TOKENS).await;
     let (columns, mut count) = (table(TOKENS).columns, 0);
-    for (at, (name, kind)) in columns.iter().enumerate().filter(|(_, (name, _))| *name != "used_at") {
+    for (at, (name, kind)) in columns
+        .iter()
+        .enumerate()
+        .filter(|(_, (name, _))| *name != "used_at")
+    {
         for row in &written {
             let mut values: Vec<Value> = written.iter().map(|other| other[at].clone()).collect();
             values.extend(match kind {
                 Type::Text => [Value::Text("admin".to_owned()), Value::Text(String::new())],
                 Type::Blob => [Value::Blob(vec![7; 32]), Value::Blob(vec![0; 32])],
-                _ => [Value::Int(NOW.micros() + 1_000_000_000_000), Value::Int(NOW.micros() + 1)],
+                _ => [
+                    Value::Int(NOW.micros() + 1_000_000_000_000),
+                    Value::Int(NOW.micros() + 1),
+                ],
             });
             for value in values.into_iter().filter(|value| *value != row[at]) {
                 let mut changed = row.clone();
@@ -302,15 +509,28 @@ pub(super) async fn nobody_without_the_key_makes_or_changes_a_token(fixture: Fix
                     changed[1] = Value::Blob(vec![count; 32]);
                 }
                 // No two have one digest.
-                if one.driver().put_rows(table(TOKENS), vec![changed.clone()]).await.is_err() {
+                if one
+                    .driver()
+                    .put_rows(table(TOKENS), vec![changed.clone()])
+                    .await
+                    .is_err()
+                {
                     assert_eq!(*name, "digest");
                     continue;
                 }
-                let (Value::Text(id), Value::Blob(digest)) = (&changed[0], &changed[1]) else { unreachable!() };
-                let presented = PresentedToken { id, digest: digest[..].try_into().unwrap() };
+                let (Value::Text(id), Value::Blob(digest)) = (&changed[0], &changed[1]) else {
+                    unreachable!()
+                };
+                let presented = PresentedToken {
+                    id,
+                    digest: digest[..].try_into().unwrap(),
+                };
                 let proven = two.prove_token(&presented).await.unwrap();
                 // Whoever can write can revoke.
-                assert!(proven.is_none_or(|token| *name == "revoked_at" && !token.is_live(NOW)), "{name}: {changed:?}");
+                assert!(
+                    proven.is_none_or(|token| *name == "revoked_at" && !token.is_live(NOW)),
+                    "{name}: {changed:?}"
+                );
                 put(&one, TOKENS, &written).await;
             }
         }
@@ -321,7 +541,11 @@ pub(super) async fn nobody_without_the_key_makes_or_changes_a_token(fixture: Fix
 
     // Revoked ones that are put back, one that descends from them, and an older head.
     let before = rows(&one, STATE).await;
-    assert!(one.revoke_token(&parent.id, &TokenReach::all(), NOW).await.unwrap());
+    assert!(
+        one.revoke_token(&parent.id, &TokenReach::all(), NOW)
+            .await
+            .unwrap()
+    );
     put(&one, TOKENS, &written).await;
     for system in [&one, &two] {
         assert!(!is_good(system, &parent_text).await && !is_good(system, &child_text).await);
@@ -342,11 +566,21 @@ pub(super) async fn nobody_without_the_key_makes_or_changes_a_token(fixture: Fix
     let refused = two.unsealed_tokens(NOW).await.unwrap();
     // And copies under other ids, unless they ended with the parent.
     assert!(refused.len() >= 4, "{refused:?}");
-    let other = refused.iter().find(|token| token.subject == "b" && token.id.len() == 16).unwrap().id.clone();
-    two.adopt_tokens(vec![other, early.id.clone()], NOW).await.unwrap();
+    let other = refused
+        .iter()
+        .find(|token| token.subject == "b" && token.id.len() == 16)
+        .unwrap()
+        .id
+        .clone();
+    two.adopt_tokens(vec![other, early.id.clone()], NOW)
+        .await
+        .unwrap();
     assert!(is_good(&two, &other_text).await && is_good(&two, &early_text).await);
     assert!(!is_good(&two, &parent_text).await && !is_good(&two, &child_text).await);
-    assert_eq!(two.unsealed_tokens(NOW).await.unwrap().len(), refused.len() - 2);
+    assert_eq!(
+        two.unsealed_tokens(NOW).await.unwrap().len(),
+        refused.len() - 2
+    );
     assert!(child.ancestors.contains(&parent.id));
 }
 
@@ -358,13 +592,21 @@ pub(super) async fn a_new_key_seals_tokens_anew(fixture: Fixture) {
     let new = two.with_keys(keys(2, Some(1)));
     // What the new server does, the old one understands until all are sealed anew.
     let (_, later) = new.create_token(token("a")).await.unwrap();
-    assert!(new.revoke_token(&gone.id, &TokenReach::all(), NOW).await.unwrap());
+    assert!(
+        new.revoke_token(&gone.id, &TokenReach::all(), NOW)
+            .await
+            .unwrap()
+    );
     for system in [&old, &new] {
         assert!(is_good(system, &text).await && is_good(system, &later).await);
     }
     let written = rows(&new, TOKENS).await;
     assert_eq!(new.reseal_tokens(NOW).await.unwrap(), 2);
     assert_ne!(rows(&new, TOKENS).await, written);
-    assert!(is_good(&new, &text).await && is_good(&new, &later).await && !is_good(&new, &gone_text).await);
+    assert!(
+        is_good(&new, &text).await
+            && is_good(&new, &later).await
+            && !is_good(&new, &gone_text).await
+    );
     assert!(!is_good(&old, &text).await, "it has no key for them");
 }

@@ -1,11 +1,13 @@
-//! Seals of tokens, where there is a memory key: who can write the database, and has no key, makes no token, changes
-//! none, and brings none back.
+//! Seals of tokens, where there is a memory key: who can write the database, and has no key, makes
+//! no token, changes none, and brings none back.
 //!
-//! Each row has a seal that binds everything that the token is. The head names the tokens that have ended before they
-//! expire, and is written in the transaction that ends them. A row whose seal does not open, or that the head names, is
-//! no token. A new head has another epoch, which every seal binds: it does away with all tokens of before.
+//! Each row has a seal that binds everything that the token is. The head names the tokens that have
+//! ended before they expire, and is written in the transaction that ends them. A row whose seal
+//! does not open, or that the head names, is no token. A new head has another epoch, which every
+//! seal binds: it does away with all tokens of before.
 //!
-//! A database that was put back whole, with its head, is seen by a process that knows a later head, and by no other.
+//! A database that was put back whole, with its head, is seen by a process that knows a later head,
+//! and by no other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,18 +45,29 @@ impl TokenHead {
     /// `Unavailable` if the system cannot provide randomness.
     pub(super) fn new() -> Result<Self> {
         let epoch = hex(&<[u8; 16]>::try_generate().map_err(StoreError::unavailable)?);
-        Ok(Self { epoch, ..Self::default() })
+        Ok(Self {
+            epoch,
+            ..Self::default()
+        })
     }
 
-    /// Returns whether a token, or one that it descends from, has ended. Its row may have been put back.
+    /// Returns whether a token, or one that it descends from, has ended. Its row may have been put
+    /// back.
     pub(super) fn has_ended(&self, token: &ApiToken) -> bool {
-        std::iter::once(&token.id).chain(&token.ancestors).any(|id| self.ended.contains_key(id))
+        std::iter::once(&token.id)
+            .chain(&token.ancestors)
+            .any(|id| self.ended.contains_key(id))
     }
 
     /// Adds what has ended, and drops what has expired.
     pub(super) fn end(&mut self, ended: &[Ended], now: Timestamp) {
-        self.ended.extend(ended.iter().map(|(id, expires_at)| (id.clone(), *expires_at)));
-        self.ended.retain(|_, expires_at| expires_at.is_none_or(|end| end > now.micros()));
+        self.ended.extend(
+            ended
+                .iter()
+                .map(|(id, expires_at)| (id.clone(), *expires_at)),
+        );
+        self.ended
+            .retain(|_, expires_at| expires_at.is_none_or(|end| end > now.micros()));
         self.counter = (self.counter + 1).max(now.micros().unsigned_abs());
     }
 }
@@ -85,33 +98,61 @@ fn namespace() -> Namespace {
 
 impl TokenSeal {
     pub(crate) fn new(ring: KeyRing) -> Self {
-        Self(Arc::new(Inner { ring, known: Mutex::default() }))
+        Self(Arc::new(Inner {
+            ring,
+            known: Mutex::default(),
+        }))
     }
 
     /// Opens a head; `None` if it was altered, or sealed with another key.
     pub(super) fn open(&self, sealed: &[u8]) -> Option<TokenHead> {
-        let plain = self.0.ring.open_blob(&namespace(), HEAD, b"", sealed).ok()?;
+        let plain = self
+            .0
+            .ring
+            .open_blob(&namespace(), HEAD, b"", sealed)
+            .ok()?;
         serde_json::from_slice(&plain).ok()
     }
 
-    /// Seals a head: with the key of the one before it, so that servers that do not have a new key yet go on.
+    /// Seals a head: with the key of the one before it, so that servers that do not have a new key
+    /// yet go on.
     pub(super) fn seal(&self, head: &TokenHead, before: Option<&[u8]>) -> Result<Vec<u8>> {
-        let plain = serde_json::to_vec(head).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.0.ring.seal_blob_like(before, &namespace(), HEAD, b"", &plain)
+        let plain =
+            serde_json::to_vec(head).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.0
+            .ring
+            .seal_blob_like(before, &namespace(), HEAD, b"", &plain)
     }
 
     /// Returns the seal of a token, with the key of the head.
-    pub(super) fn seal_row(&self, head: (&TokenHead, &[u8]), token: &ApiToken, digest: &[u8]) -> Result<Vec<u8>> {
+    pub(super) fn seal_row(
+        &self,
+        head: (&TokenHead, &[u8]),
+        token: &ApiToken,
+        digest: &[u8],
+    ) -> Result<Vec<u8>> {
         let bound = bound(head.0, token, digest);
-        self.0.ring.seal_blob_like(Some(head.1), &namespace(), ROW, bound.as_slice(), b"")
+        self.0
+            .ring
+            .seal_blob_like(Some(head.1), &namespace(), ROW, bound.as_slice(), b"")
     }
 
     /// Returns whether a row is a token that has not ended.
     pub(super) fn proves(&self, head: &TokenHead, row: &TokenRow) -> bool {
-        let TokenRow { token, digest, seal, .. } = row;
+        let TokenRow {
+            token,
+            digest,
+            seal,
+            ..
+        } = row;
         let Some(seal) = seal else { return false };
         let bound = bound(head, token, digest);
-        !head.has_ended(token) && self.0.ring.open_blob(&namespace(), ROW, bound.as_slice(), seal).is_ok()
+        !head.has_ended(token)
+            && self
+                .0
+                .ring
+                .open_blob(&namespace(), ROW, bound.as_slice(), seal)
+                .is_ok()
     }
 
     /// Returns the head of a generation, if it is the one known.
@@ -120,7 +161,8 @@ impl TokenSeal {
         (known.generation == Some(generation)).then(|| known.head.clone())
     }
 
-    /// Takes note of a head that was read, and returns it; `None` if there is none, or it does not count.
+    /// Takes note of a head that was read, and returns it; `None` if there is none, or it does not
+    /// count.
     pub(super) fn learn(&self, generation: u64, sealed: Option<&[u8]>) -> Option<Arc<TokenHead>> {
         let head = sealed.and_then(|sealed| self.open(sealed));
         let mut known = self.0.known.lock();
@@ -147,7 +189,9 @@ impl TokenSeal {
             let mut head = this.open(sealed)?;
             head.end(ended, now);
             // Without one the tokens have ended all the same; only their rows could be put back.
-            this.seal(&head, Some(sealed)).inspect_err(|error| tracing::error!(%error, "the head of tokens")).ok()
+            this.seal(&head, Some(sealed))
+                .inspect_err(|error| tracing::error!(%error, "the head of tokens"))
+                .ok()
         })
     }
 }
@@ -162,6 +206,10 @@ fn bound(head: &TokenHead, token: &ApiToken, digest: &[u8]) -> Framed {
         .text(&token.subject)
         .text(&token.scope)
         .number(token.created_at.micros().cast_unsigned())
-        .text(&token.expires_at.map_or_else(String::new, |end| end.micros().to_string()))
+        .text(
+            &token
+                .expires_at
+                .map_or_else(String::new, |end| end.micros().to_string()),
+        )
         .text(&ancestors_text(&token.ancestors))
 }

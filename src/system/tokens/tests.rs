@@ -21,7 +21,10 @@ fn token(user: &str) -> ApiToken {
 
 #[test]
 fn a_token_ends_at_its_time() {
-    let ends = ApiToken { expires_at: Some(NOW), ..token("a") };
+    let ends = ApiToken {
+        expires_at: Some(NOW),
+        ..token("a")
+    };
     assert!(ends.is_live(Timestamp(NOW.micros() - 1)) && !ends.is_live(NOW));
 }
 

@@ -22,8 +22,19 @@ impl Store {
         let issue = self.find(key).expect("an issue").id.clone();
         let (body, by) = (body.to_owned(), by.to_owned());
         let number = u128::try_from(made).unwrap_or_default();
-        let id = uuid::Builder::from_random_bytes(number.to_be_bytes()).into_uuid().to_string();
-        self.comments.push(Comment { id, issue, body, by, made, edited: None, updated: made, archived: false });
+        let id = uuid::Builder::from_random_bytes(number.to_be_bytes())
+            .into_uuid()
+            .to_string();
+        self.comments.push(Comment {
+            id,
+            issue,
+            body,
+            by,
+            made,
+            edited: None,
+            updated: made,
+            archived: false,
+        });
     }
 
     /// Edits a comment as a person does, by its place.
@@ -39,12 +50,20 @@ impl Store {
     pub(super) fn list_comments(&self, arguments: &Value) -> Answer {
         let filter = arguments["filter"].as_object();
         let known = ["updatedAt", "issue"];
-        if let Some(other) = filter.into_iter().flat_map(|all| all.keys()).find(|name| !known.contains(&name.as_str()))
+        if let Some(other) = filter
+            .into_iter()
+            .flat_map(|all| all.keys())
+            .find(|name| !known.contains(&name.as_str()))
         {
-            return Err(("INPUT_ERROR", format!("the stand-in knows no filter {other}")));
+            return Err((
+                "INPUT_ERROR",
+                format!("the stand-in knows no filter {other}"),
+            ));
         }
         let filter = &arguments["filter"];
-        let since: Option<jiff::Timestamp> = filter["updatedAt"]["gte"].as_str().and_then(|time| time.parse().ok());
+        let since: Option<jiff::Timestamp> = filter["updatedAt"]["gte"]
+            .as_str()
+            .and_then(|time| time.parse().ok());
         let ids = filter["issue"]["id"]["in"].as_array();
         let team = filter["issue"]["team"]["key"]["eq"].as_str();
         let fits = |comment: &&Comment| {
@@ -55,9 +74,20 @@ impl Store {
         };
         let mut found: Vec<&Comment> = self.comments.iter().filter(fits).collect();
         found.sort_by_key(|comment| std::cmp::Reverse(comment.updated));
-        let from: usize = arguments["after"].as_str().and_then(|cursor| cursor.parse().ok()).unwrap_or_default();
-        let first = arguments["first"].as_u64().and_then(|first| usize::try_from(first).ok()).unwrap_or(50);
-        let nodes = found.iter().skip(from).take(first).map(|comment| self.render_comment(comment)).collect();
+        let from: usize = arguments["after"]
+            .as_str()
+            .and_then(|cursor| cursor.parse().ok())
+            .unwrap_or_default();
+        let first = arguments["first"]
+            .as_u64()
+            .and_then(|first| usize::try_from(first).ok())
+            .unwrap_or(50);
+        let nodes = found
+            .iter()
+            .skip(from)
+            .take(first)
+            .map(|comment| self.render_comment(comment))
+            .collect();
         let next = (from + first < found.len()).then(|| (from + first).to_string());
         Ok(page("CommentConnection", nodes, next))
     }

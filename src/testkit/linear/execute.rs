@@ -16,10 +16,14 @@ use super::{Linear, Shared};
 #[allow(clippy::expect_used, reason = "a test without the schema fails")]
 fn schema() -> &'static Valid<Schema> {
     static PARSED: OnceLock<Valid<Schema>> = OnceLock::new();
-    PARSED.get_or_init(|| Schema::parse_and_validate(super::schema::text(), "linear.graphql").expect("Linear's schema"))
+    PARSED.get_or_init(|| {
+        Schema::parse_and_validate(super::schema::text(), "linear.graphql")
+            .expect("Linear's schema")
+    })
 }
 
-/// Executes a request. Returns the answer, or the error of a request that the schema does not allow.
+/// Executes a request. Returns the answer, or the error of a request that the schema does not
+/// allow.
 pub(super) fn execute(linear: &Linear, body: &Value) -> Result<String, Value> {
     let query = body["query"].as_str().unwrap_or_default();
     let refuse = |why: String| {
@@ -29,12 +33,17 @@ pub(super) fn execute(linear: &Linear, body: &Value) -> Result<String, Value> {
     let document = ExecutableDocument::parse_and_validate(schema(), query, "query.graphql")
         .map_err(|errors| refuse(errors.to_string()))?;
     let variables: JsonMap = serde_json::from_value(body["variables"].clone()).unwrap_or_default();
-    let root = Root { shared: &linear.shared, refused: Mutex::default() };
+    let root = Root {
+        shared: &linear.shared,
+        refused: Mutex::default(),
+    };
     let execution = Execution::new(schema(), &document)
         .operation_name(body["operationName"].as_str())
         .map_err(|error| refuse(error.message().to_string()))?
         .raw_variable_values(&variables);
-    let done = execution.execute_sync(&root).map_err(|error| refuse(error.message().to_string()))?;
+    let done = execution
+        .execute_sync(&root)
+        .map_err(|error| refuse(error.message().to_string()))?;
     if let Some(refused) = root.refused.into_inner() {
         return Ok(refused.to_string());
     }
@@ -56,7 +65,10 @@ impl ObjectValue for Root<'_> {
         "Query"
     }
 
-    fn resolve_field<'a>(&'a self, info: &'a ResolveInfo<'a>) -> Result<ResolvedValue<'a>, FieldError> {
+    fn resolve_field<'a>(
+        &'a self,
+        info: &'a ResolveInfo<'a>,
+    ) -> Result<ResolvedValue<'a>, FieldError> {
         let arguments = serde_json::to_value(info.arguments()).unwrap_or_default();
         let store: &mut Store = &mut self.shared.lock().store;
         match store.resolve(info.field_name(), &arguments) {
@@ -75,10 +87,16 @@ struct Object(Map<String, Value>);
 
 impl ObjectValue for Object {
     fn type_name(&self) -> &str {
-        self.0.get("__typename").and_then(Value::as_str).unwrap_or_default()
+        self.0
+            .get("__typename")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
     }
 
-    fn resolve_field<'a>(&'a self, info: &'a ResolveInfo<'a>) -> Result<ResolvedValue<'a>, FieldError> {
+    fn resolve_field<'a>(
+        &'a self,
+        info: &'a ResolveInfo<'a>,
+    ) -> Result<ResolvedValue<'a>, FieldError> {
         match self.0.get(info.field_name()) {
             Some(value) => Ok(resolved(value.clone())),
             None => Err(self.unknown_field_error(info)),
@@ -88,9 +106,13 @@ impl ObjectValue for Object {
 
 fn resolved<'a>(value: Value) -> ResolvedValue<'a> {
     match value {
-        Value::Object(members) if members.contains_key("__typename") => ResolvedValue::object(Object(members)),
+        Value::Object(members) if members.contains_key("__typename") => {
+            ResolvedValue::object(Object(members))
+        }
         Value::Array(items) => ResolvedValue::list(items.into_iter().map(resolved)),
-        leaf => ResolvedValue::leaf(serde_json::from_value::<JsonValue>(leaf).unwrap_or(JsonValue::Null)),
+        leaf => ResolvedValue::leaf(
+            serde_json::from_value::<JsonValue>(leaf).unwrap_or(JsonValue::Null),
+        ),
     }
 }
 

@@ -15,12 +15,22 @@ pub(super) fn serve(linear: &Linear, stream: TcpStream) {
     let mut headers = linear.shared.lock().headers.clone();
     headers.push(("Date".to_owned(), linear.with(|store| store.date())));
     if request.authorization != linear.key {
-        let error = error("AUTHENTICATION_ERROR", "authentication error", "Authentication required, not authenticated");
+        let error = error(
+            "AUTHENTICATION_ERROR",
+            "authentication error",
+            "Authentication required, not authenticated",
+        );
         return answer(&stream, 401, &headers, &error.to_string());
     }
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-    let operation = body["operationName"].as_str().unwrap_or_default().to_owned();
-    let asked = Asked { operation: operation.clone(), variables: body["variables"].clone() };
+    let operation = body["operationName"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    let asked = Asked {
+        operation: operation.clone(),
+        variables: body["variables"].clone(),
+    };
     linear.shared.lock().asked.push(asked);
     let fault = linear.due(&operation);
     match &fault {
@@ -29,7 +39,12 @@ pub(super) fn serve(linear: &Linear, stream: TcpStream) {
             return answer(&stream, *status, &headers, body);
         }
         Some(Fault::Code(code)) => {
-            return answer(&stream, 200, &headers, &error(code, &code.to_lowercase(), "words of Linear").to_string());
+            return answer(
+                &stream,
+                200,
+                &headers,
+                &error(code, &code.to_lowercase(), "words of Linear").to_string(),
+            );
         }
         Some(Fault::CutBefore) => return,
         Some(Fault::Slow(wait)) => std::thread::sleep(*wait),
@@ -54,6 +69,7 @@ fn hang(reached: &Sender<()>) {
 }
 
 pub(super) fn error(code: &str, kind: &str, message: &str) -> Value {
-    let extensions = json!({"code": code, "type": kind, "userError": true, "userPresentableMessage": message});
+    let extensions =
+        json!({"code": code, "type": kind, "userError": true, "userPresentableMessage": message});
     json!({"data": null, "errors": [{"message": message, "extensions": extensions}]})
 }

@@ -1,6 +1,7 @@
 //! Stand-in for Linear on loopback. It executes requests against Linear's own GraphQL schema.
 //!
-//! A query, input or field that Linear does not have is answered with an error and fails the test: see
+//! A query, input or field that Linear does not have is answered with an error and fails the test:
+//! see
 //! [`Linear::violations`]. It keeps issues, comments and relations in memory.
 
 mod comments;
@@ -38,7 +39,8 @@ pub enum Fault {
     Hang(Sender<()>, bool),
 }
 
-/// When a fault occurs: at the request for this operation (any if empty), after so many others of it.
+/// When a fault occurs: at the request for this operation (any if empty), after so many others of
+/// it.
 #[derive(Debug)]
 struct Due {
     operation: String,
@@ -74,13 +76,16 @@ pub struct Linear {
 
 impl fmt::Debug for Linear {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Linear").field("port", &self.port).finish_non_exhaustive()
+        f.debug_struct("Linear")
+            .field("port", &self.port)
+            .finish_non_exhaustive()
     }
 }
 
 #[allow(clippy::expect_used, reason = "a test without a server fails")]
 impl Linear {
-    /// Starts one on a free port of this machine, with the team `SX9`, its states, labels and people.
+    /// Starts one on a free port of this machine, with the team `SX9`, its states, labels and
+    /// people.
     ///
     /// # Panics
     /// If no port is free, or the schema is damaged.
@@ -89,8 +94,14 @@ impl Linear {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         // Written in two parts, so that no scanner takes it for a real key.
-        let key = format!("lin_{}_{}", "api", "0123456789abcdefghijABCDEFGHIJ0123456789");
-        let shared = Arc::new(Mutex::new(Shared { store: Store::with_team(), ..Shared::default() }));
+        let key = format!(
+            "lin_{}_{}",
+            "api", "0123456789abcdefghijABCDEFGHIJ0123456789"
+        );
+        let shared = Arc::new(Mutex::new(Shared {
+            store: Store::with_team(),
+            ..Shared::default()
+        }));
         let linear = Self { port, key, shared };
         let serving = linear.clone();
         std::thread::spawn(move || {
@@ -125,12 +136,18 @@ impl Linear {
     /// If it is not found.
     #[must_use]
     pub fn issue(&self, key: &str) -> MockIssue {
-        self.with(|store| store.find(key).cloned()).expect("an issue")
+        self.with(|store| store.find(key).cloned())
+            .expect("an issue")
     }
 
-    /// Makes a fault occur at the request for an operation (any if empty), after `skip` others of it.
+    /// Makes a fault occur at the request for an operation (any if empty), after `skip` others of
+    /// it.
     pub fn fail(&self, operation: &str, skip: usize, fault: Fault) {
-        self.shared.lock().due.push_back(Due { operation: operation.to_owned(), skip, fault });
+        self.shared.lock().due.push_back(Due {
+            operation: operation.to_owned(),
+            skip,
+            fault,
+        });
     }
 
     /// Makes a request hang, and returns how the test learns of it: see [`Fault::Hang`].
@@ -148,7 +165,10 @@ impl Linear {
 
     /// Adds headers to every answer.
     pub fn set_headers(&self, headers: &[(&str, &str)]) {
-        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let headers = headers
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
         self.shared.lock().headers = headers;
     }
 
@@ -161,7 +181,12 @@ impl Linear {
     /// Returns how often an operation was received.
     #[must_use]
     pub fn count(&self, operation: &str) -> usize {
-        self.shared.lock().asked.iter().filter(|asked| asked.operation == operation).count()
+        self.shared
+            .lock()
+            .asked
+            .iter()
+            .filter(|asked| asked.operation == operation)
+            .count()
     }
 
     /// Returns the requests that Linear's schema does not allow, with the reasons.

@@ -96,11 +96,15 @@ fn id_of(name: &str) -> String {
     for (at, byte) in name.bytes().enumerate() {
         bytes[at % 16] = bytes[at % 16].rotate_left(3) ^ byte;
     }
-    uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
+    uuid::Builder::from_random_bytes(bytes)
+        .into_uuid()
+        .to_string()
 }
 
 pub(super) fn time(seconds: i64) -> String {
-    jiff::Timestamp::from_second(BEGIN + seconds).map(|time| format!("{time:.3}")).unwrap_or_default()
+    jiff::Timestamp::from_second(BEGIN + seconds)
+        .map(|time| format!("{time:.3}"))
+        .unwrap_or_default()
 }
 
 impl Store {
@@ -126,7 +130,9 @@ impl Store {
         Self {
             states: states.map(owned).into(),
             people: people.map(owned).into(),
-            labels: ["Feature", "Bug", "Task", "Chore", "backend", "ui"].map(str::to_owned).into(),
+            labels: ["Feature", "Bug", "Task", "Chore", "backend", "ui"]
+                .map(str::to_owned)
+                .into(),
             page: 50,
             ..Self::default()
         }
@@ -135,7 +141,9 @@ impl Store {
     /// Returns an issue by its key or id.
     #[must_use]
     pub fn find(&self, key: &str) -> Option<&MockIssue> {
-        self.issues.iter().find(|issue| issue.key == key || issue.id == key)
+        self.issues
+            .iter()
+            .find(|issue| issue.key == key || issue.id == key)
     }
 
     /// Changes an issue by its key or id, as a person does in the web page.
@@ -146,14 +154,22 @@ impl Store {
     pub fn edit(&mut self, key: &str, change: impl FnOnce(&mut MockIssue)) {
         self.now += 1;
         let now = self.now;
-        let issue = self.issues.iter_mut().find(|issue| issue.key == key || issue.id == key).expect("an issue");
+        let issue = self
+            .issues
+            .iter_mut()
+            .find(|issue| issue.key == key || issue.id == key)
+            .expect("an issue");
         change(issue);
         issue.updated = now;
     }
 
     /// Creates an issue with a title, as a person does in the web page. Returns its key.
     pub fn add(&mut self, title: &str) -> String {
-        let issue = MockIssue { title: title.to_owned(), state: "Todo".to_owned(), ..MockIssue::default() };
+        let issue = MockIssue {
+            title: title.to_owned(),
+            state: "Todo".to_owned(),
+            ..MockIssue::default()
+        };
         self.insert(issue)
     }
 
@@ -177,16 +193,34 @@ impl Store {
         Some(match field {
             "viewer" => Ok(self.person("Ada")),
             "teams" => Ok(self.teams(arguments)),
-            "workflowStates" => {
-                Ok(whole("WorkflowStateConnection", self.states.iter().map(|(name, _)| self.state(name)).collect()))
-            }
-            "issueLabels" => Ok(whole("IssueLabelConnection", self.labels.iter().map(|name| label(name)).collect())),
-            "users" => Ok(whole("UserConnection", self.people.iter().map(|(name, _)| self.person(name)).collect())),
+            "workflowStates" => Ok(whole(
+                "WorkflowStateConnection",
+                self.states
+                    .iter()
+                    .map(|(name, _)| self.state(name))
+                    .collect(),
+            )),
+            "issueLabels" => Ok(whole(
+                "IssueLabelConnection",
+                self.labels.iter().map(|name| label(name)).collect(),
+            )),
+            "users" => Ok(whole(
+                "UserConnection",
+                self.people
+                    .iter()
+                    .map(|(name, _)| self.person(name))
+                    .collect(),
+            )),
             "issues" => self.list(arguments),
             "comments" => self.list_comments(arguments),
             "comment" => {
-                let found = self.comments.iter().find(|comment| arguments["id"] == comment.id.as_str());
-                found.map(|one| json!({"__typename": "Comment", "id": one.id})).ok_or_else(|| absent("Comment"))
+                let found = self
+                    .comments
+                    .iter()
+                    .find(|comment| arguments["id"] == comment.id.as_str());
+                found
+                    .map(|one| json!({"__typename": "Comment", "id": one.id}))
+                    .ok_or_else(|| absent("Comment"))
             }
             "issueCreate" => self.create(input),
             "issueUpdate" => self.update(arguments["id"].as_str().unwrap_or_default(), input),
@@ -194,7 +228,8 @@ impl Store {
             "issueRelationCreate" => self.relate(input),
             "issueRelationDelete" => {
                 let before = self.relations.len();
-                self.relations.retain(|(id, ..)| arguments["id"] != id.as_str());
+                self.relations
+                    .retain(|(id, ..)| arguments["id"] != id.as_str());
                 let success = self.relations.len() < before;
                 if success {
                     Ok(json!({"__typename": "DeletePayload", "success": true}))
@@ -205,37 +240,65 @@ impl Store {
             "issueLabelCreate" => {
                 let name = input["name"].as_str().unwrap_or_default().to_owned();
                 self.labels.push(name.clone());
-                Ok(json!({"__typename": "IssueLabelPayload", "success": true, "issueLabel": label(&name)}))
+                Ok(
+                    json!({"__typename": "IssueLabelPayload", "success": true, "issueLabel": label(&name)}),
+                )
             }
             _ => return None,
         })
     }
 
     fn teams(&self, arguments: &Value) -> Value {
-        let wanted = arguments["filter"]["key"]["eqIgnoreCase"].as_str().unwrap_or_default();
-        let team = json!({"__typename": "Team", "id": id_of("SX9"), "key": "SX9", "name": "Sixnine"});
-        whole("TeamConnection", if wanted.eq_ignore_ascii_case("SX9") { vec![team] } else { Vec::new() })
+        let wanted = arguments["filter"]["key"]["eqIgnoreCase"]
+            .as_str()
+            .unwrap_or_default();
+        let team =
+            json!({"__typename": "Team", "id": id_of("SX9"), "key": "SX9", "name": "Sixnine"});
+        whole(
+            "TeamConnection",
+            if wanted.eq_ignore_ascii_case("SX9") {
+                vec![team]
+            } else {
+                Vec::new()
+            },
+        )
     }
 
     fn state(&self, name: &str) -> Value {
-        let at = self.states.iter().position(|(known, _)| known == name).unwrap_or_default();
+        let at = self
+            .states
+            .iter()
+            .position(|(known, _)| known == name)
+            .unwrap_or_default();
         let (name, kind) = &self.states[at];
         json!({"__typename": "WorkflowState", "id": id_of(name), "name": name, "type": kind, "position": float(at)})
     }
 
     pub(super) fn person(&self, name: &str) -> Value {
-        let email = self.people.iter().find(|(known, _)| known == name).map(|(_, email)| email.clone());
+        let email = self
+            .people
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, email)| email.clone());
         json!({"__typename": "User", "id": id_of(name), "name": name, "displayName": name.to_lowercase(), "email": email})
     }
 
     fn render(&self, issue: &MockIssue) -> Value {
         let key = |id: &str| self.find(id).map(|one| one.key.clone()).unwrap_or_default();
-        let relations = self.relations.iter().filter(|(_, _, blocked)| *blocked == issue.id).map(|(id, blocker, _)| {
-            let blocker = json!({"__typename": "Issue", "id": blocker, "identifier": key(blocker)});
-            json!({"__typename": "IssueRelation", "id": id, "type": "blocks", "issue": blocker})
-        });
+        let relations = self
+            .relations
+            .iter()
+            .filter(|(_, _, blocked)| *blocked == issue.id)
+            .map(|(id, blocker, _)| {
+                let blocker =
+                    json!({"__typename": "Issue", "id": blocker, "identifier": key(blocker)});
+                json!({"__typename": "IssueRelation", "id": id, "type": "blocks", "issue": blocker})
+            });
         let completed = (issue.state == "Done").then(|| time(issue.updated));
-        let parent = issue.parent.as_ref().map(|id| json!({"__typename": "Issue", "identifier": key(id)}));
+        let parent = issue
+            .parent
+            .as_ref()
+            .map(|id| json!({"__typename": "Issue", "identifier": key(id)}));
         json!({
             "__typename": "Issue", "id": issue.id, "identifier": issue.key, "previousIdentifiers": issue.earlier,
             "title": issue.title, "description": issue.description, "priority": f64::from(issue.priority),
@@ -259,20 +322,37 @@ impl Store {
             }
         }
         found.sort_by_key(|issue| std::cmp::Reverse(issue.updated));
-        let from: usize = arguments["after"].as_str().and_then(|cursor| cursor.parse().ok()).unwrap_or_default();
-        let first = arguments["first"].as_u64().and_then(|first| usize::try_from(first).ok()).unwrap_or(50);
+        let from: usize = arguments["after"]
+            .as_str()
+            .and_then(|cursor| cursor.parse().ok())
+            .unwrap_or_default();
+        let first = arguments["first"]
+            .as_u64()
+            .and_then(|first| usize::try_from(first).ok())
+            .unwrap_or(50);
         let first = first.min(self.page);
-        let nodes = found.iter().skip(from).take(first).map(|issue| self.render(issue)).collect();
+        let nodes = found
+            .iter()
+            .skip(from)
+            .take(first)
+            .map(|issue| self.render(issue))
+            .collect();
         let next = (from + first < found.len()).then(|| (from + first).to_string());
         Ok(page("IssueConnection", nodes, next))
     }
 
-    /// Says whether an issue matches a filter. A filter that the stand-in does not know is an error.
+    /// Says whether an issue matches a filter. A filter that the stand-in does not know is an
+    /// error.
     fn matches(&self, issue: &MockIssue, filter: &Value) -> Result<bool, Refused> {
-        let Some(members) = filter.as_object() else { return Ok(true) };
+        let Some(members) = filter.as_object() else {
+            return Ok(true);
+        };
         for (name, wanted) in members {
-            let listed =
-                |member: &str, value: &str| wanted[member].as_array().map(|all| all.iter().any(|one| one == value));
+            let listed = |member: &str, value: &str| {
+                wanted[member]
+                    .as_array()
+                    .map(|all| all.iter().any(|one| one == value))
+            };
             let state = self.states.iter().find(|(known, _)| *known == issue.state);
             let fits = match name.as_str() {
                 "team" => wanted["key"]["eq"] == issue.team.as_str(),
@@ -281,14 +361,19 @@ impl Store {
                     None => wanted["eq"] == issue.id.as_str(),
                 },
                 "updatedAt" => {
-                    let since: Option<jiff::Timestamp> = wanted["gte"].as_str().and_then(|time| time.parse().ok());
+                    let since: Option<jiff::Timestamp> =
+                        wanted["gte"].as_str().and_then(|time| time.parse().ok());
                     since.is_some_and(|since| since.as_second() <= BEGIN + issue.updated)
                 }
                 "state" => {
                     let kind = state.map(|(_, kind)| kind.as_str()).unwrap_or_default();
-                    !wanted["type"]["nin"].as_array().is_some_and(|all| all.iter().any(|one| one == kind))
+                    !wanted["type"]["nin"]
+                        .as_array()
+                        .is_some_and(|all| all.iter().any(|one| one == kind))
                 }
-                "description" => wanted["contains"].as_str().is_some_and(|part| issue.description.contains(part)),
+                "description" => wanted["contains"]
+                    .as_str()
+                    .is_some_and(|part| issue.description.contains(part)),
                 "or" => {
                     let mut any = false;
                     for one in wanted.as_array().into_iter().flatten() {
@@ -296,7 +381,12 @@ impl Store {
                     }
                     any
                 }
-                other => return Err(("INPUT_ERROR", format!("the stand-in knows no filter {other}"))),
+                other => {
+                    return Err((
+                        "INPUT_ERROR",
+                        format!("the stand-in knows no filter {other}"),
+                    ));
+                }
             };
             if !fits {
                 return Ok(false);
@@ -308,26 +398,49 @@ impl Store {
     /// Applies an input to an issue.
     fn apply(&self, issue: &mut MockIssue, input: &Value) -> Result<(), Refused> {
         let name_of = |names: Vec<&String>, id: &Value, what: &str| {
-            names.into_iter().find(|name| *id == id_of(name).as_str()).cloned().ok_or_else(|| absent(what))
+            names
+                .into_iter()
+                .find(|name| *id == id_of(name).as_str())
+                .cloned()
+                .ok_or_else(|| absent(what))
         };
         for (name, value) in input.as_object().into_iter().flatten() {
             let text = value.as_str().unwrap_or_default().to_owned();
             match name.as_str() {
                 "id" | "teamId" => {}
-                "title" if text.trim().is_empty() => return Err(("INPUT_ERROR", "title should not be empty".into())),
+                "title" if text.trim().is_empty() => {
+                    return Err(("INPUT_ERROR", "title should not be empty".into()));
+                }
                 "title" => issue.title = text,
                 "description" if text.chars().count() > 250_000 => {
-                    return Err(("INPUT_ERROR", "description must be shorter than 250000 characters".into()));
+                    return Err((
+                        "INPUT_ERROR",
+                        "description must be shorter than 250000 characters".into(),
+                    ));
                 }
                 "description" => issue.description = text,
-                "stateId" => issue.state = name_of(self.states.iter().map(|(name, _)| name).collect(), value, "State")?,
-                "priority" => issue.priority = u8::try_from(value.as_u64().unwrap_or(9)).unwrap_or(9),
+                "stateId" => {
+                    issue.state = name_of(
+                        self.states.iter().map(|(name, _)| name).collect(),
+                        value,
+                        "State",
+                    )?
+                }
+                "priority" => {
+                    issue.priority = u8::try_from(value.as_u64().unwrap_or(9)).unwrap_or(9)
+                }
                 "assigneeId" if value.is_null() => issue.assignee = None,
                 "assigneeId" => {
-                    issue.assignee = Some(name_of(self.people.iter().map(|(name, _)| name).collect(), value, "User")?);
+                    issue.assignee = Some(name_of(
+                        self.people.iter().map(|(name, _)| name).collect(),
+                        value,
+                        "User",
+                    )?);
                 }
                 "parentId" if value.is_null() => issue.parent = None,
-                "parentId" => issue.parent = Some(self.find(&text).ok_or_else(|| absent("Issue"))?.id.clone()),
+                "parentId" => {
+                    issue.parent = Some(self.find(&text).ok_or_else(|| absent("Issue"))?.id.clone())
+                }
                 "labelIds" | "addedLabelIds" | "removedLabelIds" => {
                     for id in value.as_array().into_iter().flatten() {
                         let label = name_of(self.labels.iter().collect(), id, "IssueLabel")?;
@@ -338,7 +451,12 @@ impl Store {
                         };
                     }
                 }
-                other => return Err(("INPUT_ERROR", format!("the stand-in knows no input {other}"))),
+                other => {
+                    return Err((
+                        "INPUT_ERROR",
+                        format!("the stand-in knows no input {other}"),
+                    ));
+                }
             }
         }
         Ok(())
@@ -348,14 +466,20 @@ impl Store {
         if input["teamId"] != id_of("SX9").as_str() {
             return Err(absent("Team"));
         }
-        let mut issue = MockIssue { state: "Backlog".to_owned(), ..MockIssue::default() };
+        let mut issue = MockIssue {
+            state: "Backlog".to_owned(),
+            ..MockIssue::default()
+        };
         self.apply(&mut issue, input)?;
         if let Some(id) = input["id"].as_str().filter(|_| !self.ignores_ids) {
             if Uuid::parse_str(id).is_err() {
                 return Err(("INPUT_ERROR", "id must be a UUID".into()));
             }
             if self.find(id).is_some() {
-                return Err(("INPUT_ERROR", "conflict on insert of Issue: Entity already exists".into()));
+                return Err((
+                    "INPUT_ERROR",
+                    "conflict on insert of Issue: Entity already exists".into(),
+                ));
             }
             issue.id = id.to_owned();
         }
@@ -373,14 +497,26 @@ impl Store {
 
     fn payload(&self, key: &str) -> Answer {
         let issue = self.find(key).map(|issue| self.render(issue));
-        Ok(json!({"__typename": "IssuePayload", "success": true, "issue": issue, "lastSyncId": float(self.last)}))
+        Ok(
+            json!({"__typename": "IssuePayload", "success": true, "issue": issue, "lastSyncId": float(self.last)}),
+        )
     }
 
     fn comment(&mut self, input: &Value) -> Answer {
-        let issue = self.find(input["issueId"].as_str().unwrap_or_default()).ok_or_else(|| absent("Issue"))?.id.clone();
-        let id = input["id"].as_str().map_or_else(|| id_of(&format!("c{}", self.comments.len())), str::to_owned);
+        let issue = self
+            .find(input["issueId"].as_str().unwrap_or_default())
+            .ok_or_else(|| absent("Issue"))?
+            .id
+            .clone();
+        let id = input["id"].as_str().map_or_else(
+            || id_of(&format!("c{}", self.comments.len())),
+            str::to_owned,
+        );
         if self.comments.iter().any(|comment| comment.id == id) {
-            return Err(("INPUT_ERROR", "conflict on insert of Comment: Entity already exists".into()));
+            return Err((
+                "INPUT_ERROR",
+                "conflict on insert of Comment: Entity already exists".into(),
+            ));
         }
         let body = input["body"].as_str().unwrap_or_default().to_owned();
         self.now += 1;
@@ -395,7 +531,9 @@ impl Store {
             updated: made,
             archived: false,
         });
-        Ok(json!({"__typename": "CommentPayload", "success": true, "comment": {"__typename": "Comment", "id": id}}))
+        Ok(
+            json!({"__typename": "CommentPayload", "success": true, "comment": {"__typename": "Comment", "id": id}}),
+        )
     }
 
     fn relate(&mut self, input: &Value) -> Answer {
@@ -405,18 +543,24 @@ impl Store {
                 .ok_or_else(|| absent("Issue"))
         };
         let (blocker, blocked) = (find("issueId")?, find("relatedIssueId")?);
-        let ids = [&blocker, &blocked].map(|key| self.find(key).map(|one| one.id.clone()).unwrap_or_default());
+        let ids = [&blocker, &blocked]
+            .map(|key| self.find(key).map(|one| one.id.clone()).unwrap_or_default());
         let [blocker, blocked_id] = ids;
         let id = id_of(&format!("{blocker}>{blocked_id}"));
         self.relations.push((id.clone(), blocker, blocked_id));
         self.edit(&blocked, |_| ());
         let relation = json!({"__typename": "IssueRelation", "id": id});
-        Ok(json!({"__typename": "IssueRelationPayload", "success": true, "issueRelation": relation}))
+        Ok(
+            json!({"__typename": "IssueRelationPayload", "success": true, "issueRelation": relation}),
+        )
     }
 }
 
 fn absent(what: &str) -> Refused {
-    ("INPUT_ERROR", format!("Entity not found: {what} - Could not find referenced {what}."))
+    (
+        "INPUT_ERROR",
+        format!("Entity not found: {what} - Could not find referenced {what}."),
+    )
 }
 
 /// A number that the schema calls a float.

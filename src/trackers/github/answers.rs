@@ -57,18 +57,39 @@ pub(super) struct Pull {
 }
 
 /// Returns the commit that closed an issue last, or else the merged pull request that did.
-pub(super) fn closing(events: &[Event], number: u64, repository: &str) -> (Option<String>, Option<u64>) {
-    let closed = events.iter().rev().find(|event| event.event.as_deref() == Some("closed"));
+pub(super) fn closing(
+    events: &[Event],
+    number: u64,
+    repository: &str,
+) -> (Option<String>, Option<u64>) {
+    let closed = events
+        .iter()
+        .rev()
+        .find(|event| event.event.as_deref() == Some("closed"));
     if let Some(commit) = closed.and_then(|event| event.commit_id.clone()) {
         return (Some(commit), None);
     }
-    let mentions = events.iter().rev().filter_map(|event| event.source.as_ref()?.issue.as_ref());
+    let mentions = events
+        .iter()
+        .rev()
+        .filter_map(|event| event.source.as_ref()?.issue.as_ref());
     let closes = |mention: &&Mention| {
-        let text = [&mention.title, &mention.body].map(|text| text.as_deref().unwrap_or_default()).join("\n");
-        let is_merged = mention.pull_request.as_ref().is_some_and(|pull| pull.merged_at.is_some());
+        let text = [&mention.title, &mention.body]
+            .map(|text| text.as_deref().unwrap_or_default())
+            .join("\n");
+        let is_merged = mention
+            .pull_request
+            .as_ref()
+            .is_some_and(|pull| pull.merged_at.is_some());
         is_merged && closing::numbers(&text, repository).any(|one| one == number)
     };
-    (None, mentions.filter(|_| closed.is_some()).find(closes).map(|mention| mention.number))
+    (
+        None,
+        mentions
+            .filter(|_| closed.is_some())
+            .find(closes)
+            .map(|mention| mention.number),
+    )
 }
 
 #[derive(Debug, Deserialize)]
@@ -120,10 +141,17 @@ impl From<RestComment> for Comment {
     fn from(comment: RestComment) -> Self {
         Self {
             id: format!("github-{}", comment.id),
-            issue: comment.issue_url.rsplit('/').next().unwrap_or_default().to_owned(),
+            issue: comment
+                .issue_url
+                .rsplit('/')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
             by: comment.user.map(Into::into),
             at: comment.created_at,
-            edited_at: comment.updated_at.filter(|at| Some(*at) != comment.created_at),
+            edited_at: comment
+                .updated_at
+                .filter(|at| Some(*at) != comment.created_at),
             text: comment.body.unwrap_or_default().replace("\r\n", "\n"),
             deleted: false,
         }
@@ -132,26 +160,38 @@ impl From<RestComment> for Comment {
 
 impl From<User> for Person {
     fn from(user: User) -> Self {
-        Self { id: user.login.clone(), name: user.login, others: Vec::new() }
+        Self {
+            id: user.login.clone(),
+            name: user.login,
+            others: Vec::new(),
+        }
     }
 }
 
 impl From<Milestone> for Label {
     fn from(milestone: Milestone) -> Self {
-        Self { id: milestone.number.to_string(), name: milestone.title }
+        Self {
+            id: milestone.number.to_string(),
+            name: milestone.title,
+        }
     }
 }
 
 impl From<RestLabel> for Label {
     fn from(label: RestLabel) -> Self {
-        Self { id: label.name.clone(), name: label.name }
+        Self {
+            id: label.name.clone(),
+            name: label.name,
+        }
     }
 }
 
 impl RestIssue {
     /// Says whether issues block it, which takes another request to read.
     pub(super) fn is_blocked(&self) -> bool {
-        self.issue_dependencies_summary.as_ref().is_some_and(|summary| summary.total_blocked_by > 0)
+        self.issue_dependencies_summary
+            .as_ref()
+            .is_some_and(|summary| summary.total_blocked_by > 0)
     }
 
     /// Returns the names of its labels.
@@ -161,7 +201,12 @@ impl RestIssue {
 
     /// Returns the number of its parent.
     pub(super) fn parent(&self) -> Option<u64> {
-        self.parent_issue_url.as_ref()?.rsplit('/').next()?.parse().ok()
+        self.parent_issue_url
+            .as_ref()?
+            .rsplit('/')
+            .next()?
+            .parse()
+            .ok()
     }
 
     /// Returns the neutral issue. `blockers` are those that were read.
@@ -172,12 +217,20 @@ impl RestIssue {
         started: &[Started],
         blockers: Option<Vec<Self>>,
     ) -> Issue {
-        let has = |one: &&Started| self.labels.iter().any(|label| label.name.eq_ignore_ascii_case(&one.label));
+        let has = |one: &&Started| {
+            self.labels
+                .iter()
+                .any(|label| label.name.eq_ignore_ascii_case(&one.label))
+        };
         // The last one is the furthest.
         let state = match (self.state.as_str(), self.state_reason.as_deref()) {
             ("closed", Some("not_planned" | "duplicate")) => CANCELLED.state(),
             ("closed", _) => DONE.state(),
-            _ => started.iter().rev().find(has).map_or_else(|| OPEN.state(), Started::state),
+            _ => started
+                .iter()
+                .rev()
+                .find(has)
+                .map_or_else(|| OPEN.state(), Started::state),
         };
         let key = |number: u64| format!("{prefix}-{number}");
         let blocked_by = match (&blockers, self.issue_dependencies_summary.is_some()) {
@@ -186,8 +239,11 @@ impl RestIssue {
             // An older server does not say.
             (None, false) => None,
         };
-        let relation =
-            |one: Self| Relation { id: one.id.to_string(), blocker: one.number.to_string(), key: key(one.number) };
+        let relation = |one: Self| Relation {
+            id: one.id.to_string(),
+            blocker: one.number.to_string(),
+            key: key(one.number),
+        };
         let labels = self.labels.iter().map(|label| label.name.clone());
         Issue {
             id: self.number.to_string(),

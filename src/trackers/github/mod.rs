@@ -1,7 +1,8 @@
 //! Issues of a GitHub repository, over the REST API.
 //!
-//! Labels stand for types, and for states of issues in progress. Sub-issues are parents, dependencies are blockers.
-//! Pull requests are left out; those that close an issue name its commit.
+//! Labels stand for types, and for states of issues in progress. Sub-issues are parents,
+//! dependencies are blockers. Pull requests are left out; those that close an issue name its
+//! commit.
 
 mod answers;
 mod requests;
@@ -73,28 +74,52 @@ impl GitHub {
     /// With `creates`, milestones that the repository lacks are created.
     ///
     /// # Errors
-    /// `Settings` for an endpoint that is not https and not on this machine, or a malformed repository or prefix;
-    /// `Auth` for a malformed token.
+    /// `Settings` for an endpoint that is not https and not on this machine, or a malformed
+    /// repository or prefix; `Auth` for a malformed token.
     pub fn new(connection: Connection, settings: &GithubConfig, creates: bool) -> Result<Self> {
         let given = settings.repository.as_deref().unwrap_or_default();
         let plain = |text: &str| {
-            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+            !text.is_empty()
+                && text
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
         };
-        let Some((owner, repository)) = given.split_once('/').filter(|(one, two)| plain(one) && plain(two)) else {
+        let Some((owner, repository)) = given
+            .split_once('/')
+            .filter(|(one, two)| plain(one) && plain(two))
+        else {
             let message = "no repository is named: set repository under [github] in .forge/config.toml: \"owner/name\"";
             return Err(Error::new(Kind::Settings, message));
         };
         let prefix = settings.prefix.as_deref().unwrap_or("GH").to_owned();
-        if !helmdeck_forge::issues::is_key(&format!("{prefix}-1")) || prefix == helmdeck_forge::issues::LOCAL {
-            let message =
-                format!("prefix under [github] is {prefix:?}: write one to ten capital letters, such as \"GH\"");
+        if !helmdeck_forge::issues::is_key(&format!("{prefix}-1"))
+            || prefix == helmdeck_forge::issues::LOCAL
+        {
+            let message = format!(
+                "prefix under [github] is {prefix:?}: write one to ten capital letters, such as \"GH\""
+            );
             return Err(Error::new(Kind::Settings, message));
         }
-        let http = Http::new("GitHub", connection, |key| format!("Bearer {key}"), HEADERS, LIMITS)?;
+        let http = Http::new(
+            "GitHub",
+            connection,
+            |key| format!("Bearer {key}"),
+            HEADERS,
+            LIMITS,
+        )?;
         let root = http.endpoint().clone();
         let started = states::started(settings);
         let (owner, repository) = (owner.to_owned(), repository.to_owned());
-        Ok(Self { http, root, owner, repository, prefix, started, creates, directory: OnceCell::new() })
+        Ok(Self {
+            http,
+            root,
+            owner,
+            repository,
+            prefix,
+            started,
+            creates,
+            directory: OnceCell::new(),
+        })
     }
 
     async fn read_directory(&self) -> Result<Directory> {
@@ -103,7 +128,10 @@ impl GitHub {
         let people = self.list::<User>(&["assignees"]).await?;
         let milestones = self.list::<Milestone>(&["milestones"]).await?;
         let started = self.started.iter().map(Started::state);
-        let states = [OPEN.state()].into_iter().chain(started).chain([DONE, CANCELLED].map(Plain::state));
+        let states = [OPEN.state()]
+            .into_iter()
+            .chain(started)
+            .chain([DONE, CANCELLED].map(Plain::state));
         Ok(Directory {
             me: me.into(),
             team_id: self.team(),
@@ -119,7 +147,10 @@ impl GitHub {
     async fn whole(&self, issue: RestIssue) -> Result<Issue> {
         let blockers = if issue.is_blocked() {
             let number = issue.number.to_string();
-            Some(self.list(&["issues", &number, "dependencies", "blocked_by"]).await?)
+            Some(
+                self.list(&["issues", &number, "dependencies", "blocked_by"])
+                    .await?,
+            )
         } else {
             None
         };
@@ -134,7 +165,12 @@ impl GitHub {
     ///
     /// GitHub takes no ids of callers, so the newest issues are searched.
     async fn find(&self, id: Uuid) -> Result<Option<RestIssue>> {
-        let query = [("state", "all"), ("sort", "created"), ("direction", "desc"), ("per_page", PER_PAGE)];
+        let query = [
+            ("state", "all"),
+            ("sort", "created"),
+            ("direction", "desc"),
+            ("per_page", PER_PAGE),
+        ];
         let newest: Vec<Value> = self.get(&self.below(&["issues"], &query)?).await?;
         let marked = |issue: &Value| issue["body"].as_str().and_then(crate::mark::id) == Some(id);
         newest
@@ -154,23 +190,39 @@ impl GitHub {
         };
         set("title", edit.title.clone().map(Into::into));
         set("body", edit.description.clone().map(Into::into));
-        set("assignees", edit.assignee.clone().map(|login| json!(login.into_iter().collect::<Vec<_>>())));
+        set(
+            "assignees",
+            edit.assignee
+                .clone()
+                .map(|login| json!(login.into_iter().collect::<Vec<_>>())),
+        );
         input
     }
 
-    /// Adds the milestone of an edit to the body of a request; creates one that is missing if that is allowed.
+    /// Adds the milestone of an edit to the body of a request; creates one that is missing if that
+    /// is allowed.
     async fn put_milestone(&self, edit: &Edit, input: &mut Map<String, Value>) -> Result<()> {
-        let Some(milestone) = &edit.milestone else { return Ok(()) };
+        let Some(milestone) = &edit.milestone else {
+            return Ok(());
+        };
         let number = match milestone {
             None => Value::Null,
             Some(name) => {
-                let directory = self.directory.get_or_try_init(|| self.read_directory()).await?;
-                let known = directory.milestones.iter().find(|one| one.name.to_lowercase() == name.to_lowercase());
+                let directory = self
+                    .directory
+                    .get_or_try_init(|| self.read_directory())
+                    .await?;
+                let known = directory
+                    .milestones
+                    .iter()
+                    .find(|one| one.name.to_lowercase() == name.to_lowercase());
                 match known.and_then(|one| one.id.parse::<u64>().ok()) {
                     Some(number) => number.into(),
                     None if self.creates => {
                         let url = self.below(&["milestones"], &[])?;
-                        let made = self.send(Method::POST, &url, Some(&json!({"title": name}))).await?;
+                        let made = self
+                            .send(Method::POST, &url, Some(&json!({"title": name})))
+                            .await?;
                         parse::<Value>(&made)?["number"].clone()
                     }
                     None => {
@@ -189,17 +241,28 @@ impl GitHub {
         let number = number.to_string();
         let (mut added, mut removed) = (edit.labels_added.clone(), edit.labels_removed.clone());
         if let Some(state) = &edit.state {
-            let label = self.started.iter().find(|one| one.id == *state).map(|one| one.label.clone());
+            let label = self
+                .started
+                .iter()
+                .find(|one| one.id == *state)
+                .map(|one| one.label.clone());
             if !is_new {
                 let has = self.read(&number).await?.label_names();
-                let others = has.into_iter().filter(|name| states::is_state(&self.started, name));
-                removed.extend(others.filter(|name| !label.as_ref().is_some_and(|one| one.eq_ignore_ascii_case(name))));
+                let others = has
+                    .into_iter()
+                    .filter(|name| states::is_state(&self.started, name));
+                removed.extend(others.filter(|name| {
+                    !label
+                        .as_ref()
+                        .is_some_and(|one| one.eq_ignore_ascii_case(name))
+                }));
             }
             added.extend(label);
         }
         if !added.is_empty() {
             let url = self.below(&["issues", &number, "labels"], &[])?;
-            self.send(Method::POST, &url, Some(&json!({"labels": added}))).await?;
+            self.send(Method::POST, &url, Some(&json!({"labels": added})))
+                .await?;
         }
         for name in removed {
             let url = self.below(&["issues", &number, "labels", &name], &[])?;
@@ -215,7 +278,9 @@ impl GitHub {
         let issue = self.read(number).await?;
         let body = json!({"sub_issue_id": issue.id, "replace_parent": true});
         match (parent, issue.parent()) {
-            (Some(parent), known) if known.map(|known| known.to_string()).as_deref() != Some(parent) => {
+            (Some(parent), known)
+                if known.map(|known| known.to_string()).as_deref() != Some(parent) =>
+            {
                 let url = self.below(&["issues", parent, "sub_issues"], &[])?;
                 self.send(Method::POST, &url, Some(&body)).await.map(drop)
             }
@@ -240,18 +305,28 @@ impl Tracker for GitHub {
     }
 
     async fn identify(&self) -> Result<Directory> {
-        self.directory.get_or_try_init(|| self.read_directory()).await.cloned()
+        self.directory
+            .get_or_try_init(|| self.read_directory())
+            .await
+            .cloned()
     }
 
     async fn changed(&self, since: Option<Time>, cursor: Option<&str>) -> Result<Page> {
         let since = since.map(|since| since.seconds().to_string());
         let page = cursor.unwrap_or("1");
-        let mut query = vec![("sort", "updated"), ("direction", "desc"), ("per_page", PER_PAGE), ("page", page)];
+        let mut query = vec![
+            ("sort", "updated"),
+            ("direction", "desc"),
+            ("per_page", PER_PAGE),
+            ("page", page),
+        ];
         match &since {
             Some(since) => query.extend([("state", "all"), ("since", since.as_str())]),
             None => query.push(("state", "open")),
         }
-        let received = self.send(Method::GET, &self.below(&["issues"], &query)?, None).await?;
+        let received = self
+            .send(Method::GET, &self.below(&["issues"], &query)?, None)
+            .await?;
         let next = has_next(&received).then(|| (page.parse::<u32>().unwrap_or(1) + 1).to_string());
         let mut issues = Vec::new();
         for issue in parse::<Vec<RestIssue>>(&received)? {
@@ -282,7 +357,11 @@ impl Tracker for GitHub {
                 self.put_milestone(edit, &mut input).await?;
                 let input = Value::Object(input);
                 let url = self.below(&["issues"], &[])?;
-                match self.send(Method::POST, &url, Some(&input)).await.and_then(|received| parse(&received)) {
+                match self
+                    .send(Method::POST, &url, Some(&input))
+                    .await
+                    .and_then(|received| parse(&received))
+                {
                     Err(error) if matches!(error.kind, Kind::Lost | Kind::Server) => {
                         self.find(id).await?.ok_or(error)?
                     }
@@ -295,7 +374,12 @@ impl Tracker for GitHub {
         // GitHub creates open issues only.
         if let Some(state @ ("completed" | "not_planned")) = edit.state.as_deref() {
             let url = self.below(&["issues", &number.to_string()], &[])?;
-            self.send(Method::PATCH, &url, Some(&json!({"state": "closed", "state_reason": state}))).await?;
+            self.send(
+                Method::PATCH,
+                &url,
+                Some(&json!({"state": "closed", "state_reason": state})),
+            )
+            .await?;
         }
         self.whole(self.read(&number.to_string()).await?).await
     }
@@ -315,16 +399,23 @@ impl Tracker for GitHub {
         }
         if !input.is_empty() {
             let url = self.below(&["issues", &now.id], &[])?;
-            self.send(Method::PATCH, &url, Some(&Value::Object(input))).await?;
+            self.send(Method::PATCH, &url, Some(&Value::Object(input)))
+                .await?;
         }
-        let number = now.id.parse().map_err(|_| Error::new(Kind::Shape, format!("{:?} is no number", now.id)))?;
+        let number = now
+            .id
+            .parse()
+            .map_err(|_| Error::new(Kind::Shape, format!("{:?} is no number", now.id)))?;
         self.finish(number, edit, false).await?;
         self.whole(self.read(&now.id).await?).await
     }
 
     async fn comment(&self, issue: &str, id: Uuid, body: &str) -> Result<()> {
         let there: Vec<Value> = self.list(&["issues", issue, "comments"]).await?;
-        if there.iter().any(|one| one["body"].as_str().and_then(crate::mark::id) == Some(id)) {
+        if there
+            .iter()
+            .any(|one| one["body"].as_str().and_then(crate::mark::id) == Some(id))
+        {
             return Ok(());
         }
         let url = self.below(&["issues", issue, "comments"], &[])?;
@@ -341,9 +432,18 @@ impl Tracker for GitHub {
             ("per_page", PER_PAGE),
             ("page", page),
         ];
-        let received = self.send(Method::GET, &self.below(&["issues", "comments"], &query)?, None).await?;
+        let received = self
+            .send(
+                Method::GET,
+                &self.below(&["issues", "comments"], &query)?,
+                None,
+            )
+            .await?;
         let next = has_next(&received).then(|| (page.parse::<u32>().unwrap_or(1) + 1).to_string());
-        let comments = parse::<Vec<RestComment>>(&received)?.into_iter().map(Into::into).collect();
+        let comments = parse::<Vec<RestComment>>(&received)?
+            .into_iter()
+            .map(Into::into)
+            .collect();
         Ok(CommentPage { comments, next })
     }
 
@@ -354,9 +454,16 @@ impl Tracker for GitHub {
             let pages = issue.comment_count.unwrap_or(1).div_ceil(100);
             let first = pages.saturating_sub(COMMENT_PAGES).max(1);
             for page in first..=pages {
-                let query = [("per_page", PER_PAGE.to_owned()), ("page", page.to_string())];
-                let query = query.each_ref().map(|(name, value)| (*name, value.as_str()));
-                let read: Vec<RestComment> = self.get(&self.below(&["issues", &issue.id, "comments"], &query)?).await?;
+                let query = [
+                    ("per_page", PER_PAGE.to_owned()),
+                    ("page", page.to_string()),
+                ];
+                let query = query
+                    .each_ref()
+                    .map(|(name, value)| (*name, value.as_str()));
+                let read: Vec<RestComment> = self
+                    .get(&self.below(&["issues", &issue.id, "comments"], &query)?)
+                    .await?;
                 all.comments.extend(read.into_iter().map(Into::into));
             }
             if first == 1 {
@@ -367,17 +474,31 @@ impl Tracker for GitHub {
     }
 
     async fn relate(&self, now: &Issue, blocker: &str, on: bool) -> Result<()> {
-        let known = now.relations.iter().find(|relation| relation.blocker == blocker);
+        let known = now
+            .relations
+            .iter()
+            .find(|relation| relation.blocker == blocker);
         match (known, on) {
             (Some(_), true) | (None, false) => Ok(()),
             (Some(relation), false) => {
-                let url = self.below(&["issues", &now.id, "dependencies", "blocked_by", &relation.id], &[])?;
+                let url = self.below(
+                    &[
+                        "issues",
+                        &now.id,
+                        "dependencies",
+                        "blocked_by",
+                        &relation.id,
+                    ],
+                    &[],
+                )?;
                 gone(self.send(Method::DELETE, &url, None).await)
             }
             (None, true) => {
                 let id = self.read(blocker).await?.id;
                 let url = self.below(&["issues", &now.id, "dependencies", "blocked_by"], &[])?;
-                self.send(Method::POST, &url, Some(&json!({"issue_id": id}))).await.map(drop)
+                self.send(Method::POST, &url, Some(&json!({"issue_id": id})))
+                    .await
+                    .map(drop)
             }
         }
     }

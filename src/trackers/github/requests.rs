@@ -26,9 +26,9 @@ impl GitHub {
     /// Returns a URL below the root; every segment and value is encoded.
     pub(super) fn url(&self, segments: &[&str], query: &[(&str, &str)]) -> Result<Url> {
         let mut url = self.root.clone();
-        let mut path = url
-            .path_segments_mut()
-            .map_err(|()| Error::new(Kind::Settings, "the endpoint of GitHub cannot have a path"))?;
+        let mut path = url.path_segments_mut().map_err(|()| {
+            Error::new(Kind::Settings, "the endpoint of GitHub cannot have a path")
+        })?;
         path.pop_if_empty().extend(segments);
         drop(path);
         if !query.is_empty() {
@@ -39,15 +39,36 @@ impl GitHub {
 
     /// Returns a URL below the repository.
     pub(super) fn below(&self, segments: &[&str], query: &[(&str, &str)]) -> Result<Url> {
-        let all: Vec<&str> =
-            ["repos", &self.owner, &self.repository].into_iter().chain(segments.iter().copied()).collect();
+        let all: Vec<&str> = ["repos", &self.owner, &self.repository]
+            .into_iter()
+            .chain(segments.iter().copied())
+            .collect();
         self.url(&all, query)
     }
 
-    pub(super) async fn send(&self, method: Method, url: &Url, body: Option<&Value>) -> Result<Received> {
-        let repeat = if method == Method::GET { Repeat::Safe } else { Repeat::Once };
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        url: &Url,
+        body: Option<&Value>,
+    ) -> Result<Received> {
+        let repeat = if method == Method::GET {
+            Repeat::Safe
+        } else {
+            Repeat::Once
+        };
         let body = body.map(|body| body.to_string().into_bytes());
-        self.http.send(&Sent { method, url, body: body.as_deref(), repeat }, problem).await
+        self.http
+            .send(
+                &Sent {
+                    method,
+                    url,
+                    body: body.as_deref(),
+                    repeat,
+                },
+                problem,
+            )
+            .await
     }
 
     pub(super) async fn get<T: DeserializeOwned>(&self, url: &Url) -> Result<T> {
@@ -58,7 +79,10 @@ impl GitHub {
     pub(super) async fn list<T: DeserializeOwned>(&self, segments: &[&str]) -> Result<Vec<T>> {
         let mut all = Vec::new();
         for page in 1..=MAX_PAGES {
-            let url = self.below(segments, &[("per_page", PER_PAGE), ("page", &page.to_string())])?;
+            let url = self.below(
+                segments,
+                &[("per_page", PER_PAGE), ("page", &page.to_string())],
+            )?;
             let received = self.send(Method::GET, &url, None).await?;
             let is_last = !has_next(&received);
             all.extend(parse::<Vec<T>>(&received)?);
@@ -79,7 +103,9 @@ pub(super) fn gone(result: Result<Received>) -> Result<()> {
 }
 
 pub(super) fn has_next(received: &Received) -> bool {
-    received.header("link").is_some_and(|links| links.contains("rel=\"next\""))
+    received
+        .header("link")
+        .is_some_and(|links| links.contains("rel=\"next\""))
 }
 
 pub(super) fn parse<T: DeserializeOwned>(received: &Received) -> Result<T> {
@@ -87,7 +113,10 @@ pub(super) fn parse<T: DeserializeOwned>(received: &Received) -> Result<T> {
 }
 
 pub(super) fn shape(error: &serde_json::Error) -> Error {
-    Error::new(Kind::Shape, format!("GitHub's answer has another shape than expected: {error}"))
+    Error::new(
+        Kind::Shape,
+        format!("GitHub's answer has another shape than expected: {error}"),
+    )
 }
 
 /// Returns the error that an answer means.
@@ -108,19 +137,28 @@ fn problem(received: &Received) -> Option<Error> {
     let limited = status == StatusCode::TOO_MANY_REQUESTS
         || status == StatusCode::FORBIDDEN && (used_up || received.retry_after().is_some());
     Some(if limited {
-        Error::new(Kind::RateLimited, "GitHub takes no more requests for now").after(received.retry_after())
+        Error::new(Kind::RateLimited, "GitHub takes no more requests for now")
+            .after(received.retry_after())
     } else {
         match status {
             StatusCode::UNAUTHORIZED => Error::new(Kind::Auth, "GitHub does not accept the token"),
-            StatusCode::FORBIDDEN => Error::new(Kind::Forbidden, format!("GitHub does not allow this: {said}")),
-            StatusCode::MOVED_PERMANENTLY | StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {
-                Error::new(Kind::NotFound, "it has moved to another repository: check repository under [github]")
-            }
-            StatusCode::NOT_FOUND | StatusCode::GONE => {
-                Error::new(Kind::NotFound, "GitHub does not know it, or the token may not see it")
-            }
+            StatusCode::FORBIDDEN => Error::new(
+                Kind::Forbidden,
+                format!("GitHub does not allow this: {said}"),
+            ),
+            StatusCode::MOVED_PERMANENTLY
+            | StatusCode::TEMPORARY_REDIRECT
+            | StatusCode::PERMANENT_REDIRECT => Error::new(
+                Kind::NotFound,
+                "it has moved to another repository: check repository under [github]",
+            ),
+            StatusCode::NOT_FOUND | StatusCode::GONE => Error::new(
+                Kind::NotFound,
+                "GitHub does not know it, or the token may not see it",
+            ),
             _ if status.is_server_error() => {
-                Error::new(Kind::Server, format!("GitHub answered {}", status.as_u16())).after(received.retry_after())
+                Error::new(Kind::Server, format!("GitHub answered {}", status.as_u16()))
+                    .after(received.retry_after())
             }
             _ => Error::new(Kind::Invalid, format!("GitHub refuses the input: {said}")),
         }

@@ -15,13 +15,29 @@ pub(super) struct Plain {
     kind: StateKind,
 }
 
-pub(super) const OPEN: Plain = Plain { id: "open", name: "Open", kind: StateKind::Open };
-pub(super) const DONE: Plain = Plain { id: "completed", name: "Done", kind: StateKind::Completed };
-pub(super) const CANCELLED: Plain = Plain { id: "not_planned", name: "Cancelled", kind: StateKind::Cancelled };
+pub(super) const OPEN: Plain = Plain {
+    id: "open",
+    name: "Open",
+    kind: StateKind::Open,
+};
+pub(super) const DONE: Plain = Plain {
+    id: "completed",
+    name: "Done",
+    kind: StateKind::Completed,
+};
+pub(super) const CANCELLED: Plain = Plain {
+    id: "not_planned",
+    name: "Cancelled",
+    kind: StateKind::Cancelled,
+};
 
 impl Plain {
     pub(super) fn state(self) -> State {
-        State { id: self.id.to_owned(), name: self.name.to_owned(), kind: self.kind }
+        State {
+            id: self.id.to_owned(),
+            name: self.name.to_owned(),
+            kind: self.kind,
+        }
     }
 }
 
@@ -35,14 +51,26 @@ pub(super) struct Started {
 
 impl Started {
     pub(super) fn state(&self) -> State {
-        State { id: self.id.clone(), name: self.name.clone(), kind: StateKind::Started }
+        State {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            kind: StateKind::Started,
+        }
     }
 }
 
 /// Returns the states that are labels: "In Progress", then those of the settings.
 pub(super) fn started(settings: &GithubConfig) -> Vec<Started> {
-    let label = settings.in_progress.as_deref().unwrap_or(STARTED.1).to_owned();
-    let first = Started { id: "started".to_owned(), name: STARTED.0.to_owned(), label };
+    let label = settings
+        .in_progress
+        .as_deref()
+        .unwrap_or(STARTED.1)
+        .to_owned();
+    let first = Started {
+        id: "started".to_owned(),
+        name: STARTED.0.to_owned(),
+        label,
+    };
     let others = settings.states.iter().map(|(name, label)| Started {
         id: format!("label:{label}"),
         name: name.clone(),
@@ -53,5 +81,7 @@ pub(super) fn started(settings: &GithubConfig) -> Vec<Started> {
 
 /// Says whether a label stands for a state.
 pub(super) fn is_state(started: &[Started], label: &str) -> bool {
-    started.iter().any(|one| one.label.eq_ignore_ascii_case(label))
+    started
+        .iter()
+        .any(|one| one.label.eq_ignore_ascii_case(label))
 }

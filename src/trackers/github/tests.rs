@@ -19,7 +19,8 @@ mod faults;
 const CONFIG: &str = "[git]\nenabled = false\n[linear]\nmode = \"live\"\n[tracker]\nkind = \"github\"\n\
                       [github]\nrepository = \"acme/app\"\n";
 
-/// Number of clones. Without git each counts from LOCAL-1, so that issues differ in the time of their creation.
+/// Number of clones. Without git each counts from LOCAL-1, so that issues differ in the time of
+/// their creation.
 static CLONES: AtomicI64 = AtomicI64::new(0);
 
 pub(super) struct Clone {
@@ -36,11 +37,18 @@ impl Clone {
     pub(super) fn with(mock: &Mock, settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join(".forge")).unwrap();
-        std::fs::write(folder.path().join(".forge/config.toml"), format!("{CONFIG}{settings}")).unwrap();
+        std::fs::write(
+            folder.path().join(".forge/config.toml"),
+            format!("{CONFIG}{settings}"),
+        )
+        .unwrap();
         let clock = Arc::new(ManualClock::default());
         let number = CLONES.fetch_add(1, Ordering::Relaxed);
         clock.set(Timestamp((1_780_000_000 + number * 100_000) * 1_000_000));
-        let environment = ProjectEnvironment { clock, ..ProjectEnvironment::default() };
+        let environment = ProjectEnvironment {
+            clock,
+            ..ProjectEnvironment::default()
+        };
         let project = Project::open(folder.path(), environment).unwrap().unwrap();
         let egress = Egress::new(helmdeck_egress::Config::default());
         let clock = Arc::new(SystemClock::default());
@@ -49,7 +57,11 @@ impl Clone {
         connection.retry_wait = Duration::from_millis(1);
         connection.patience = Duration::from_millis(200);
         let hub = GitHub::new(connection, &project.config().github, false).unwrap();
-        Self { _folder: folder, project, hub }
+        Self {
+            _folder: folder,
+            project,
+            hub,
+        }
     }
 
     pub(super) fn sync(&self) -> Sync<'_> {
@@ -87,14 +99,27 @@ async fn issues_are_pulled_without_pull_requests() {
     added.sort();
     assert_eq!(added, ["GH-1", "GH-3", "GH-4"]);
     let issue = clone.issue("GH-1");
-    assert_eq!((issue.kind.as_deref(), issue.state.as_deref()), (Some("bug"), Some("In Progress")));
     assert_eq!(
-        (issue.assignee.as_deref(), issue.parent(), issue.labels.as_slice()),
+        (issue.kind.as_deref(), issue.state.as_deref()),
+        (Some("bug"), Some("In Progress"))
+    );
+    assert_eq!(
+        (
+            issue.assignee.as_deref(),
+            issue.parent(),
+            issue.labels.as_slice()
+        ),
         (Some("grace"), Some("GH-3"), ["ui".to_owned()].as_slice())
     );
-    assert_eq!((issue.blocked_by, issue.acceptance_criteria.len()), (vec!["GH-4".to_owned()], 1));
+    assert_eq!(
+        (issue.blocked_by, issue.acceptance_criteria.len()),
+        (vec!["GH-4".to_owned()], 1)
+    );
     assert_eq!(clone.push().await, Pushed::default());
-    assert_eq!(mock.with(|store| store.unknown.clone()), Vec::<String>::new());
+    assert_eq!(
+        mock.with(|store| store.unknown.clone()),
+        Vec::<String>::new()
+    );
 }
 
 #[tokio::test]
@@ -109,37 +134,74 @@ async fn local_issues_and_their_changes_are_delivered_once() {
         ..Add::default()
     };
     let one = issues.add(&add("One")).unwrap().issue.linear_id;
-    let two = issues.add(&Add { blocked_by: vec![one.clone()], parent: Some(one.clone()), ..add("Two") }).unwrap();
+    let two = issues
+        .add(&Add {
+            blocked_by: vec![one.clone()],
+            parent: Some(one.clone()),
+            ..add("Two")
+        })
+        .unwrap();
     mock.with(|store| store.cut_next_post = true);
     let pushed = clone.push().await;
     assert_eq!((pushed.failed.len(), pushed.waiting), (0, 0), "{pushed:?}");
     assert_eq!(mock.with(|store| store.issues.len()), 2);
     let there = mock.issue(2);
-    assert_eq!((there.parent, there.blocked_by), (Some(1), BTreeSet::from([1])));
+    assert_eq!(
+        (there.parent, there.blocked_by),
+        (Some(1), BTreeSet::from([1]))
+    );
     assert_eq!(there.labels, ["bug", "ui"].map(str::to_owned).into());
     assert_eq!(clone.issue(&two.issue.linear_id).linear_id, "GH-2");
     assert_eq!(clone.push().await, Pushed::default());
 
-    issues.start("GH-1", &helmdeck_forge::issues::Start { no_branch: true, ..Default::default() }).unwrap();
+    issues
+        .start(
+            "GH-1",
+            &helmdeck_forge::issues::Start {
+                no_branch: true,
+                ..Default::default()
+            },
+        )
+        .unwrap();
     issues
         .set(
             "GH-2",
-            &EditIssue { parent: Some(String::new()), blocked_by: Some(Vec::new()), ..Default::default() },
+            &EditIssue {
+                parent: Some(String::new()),
+                blocked_by: Some(Vec::new()),
+                ..Default::default()
+            },
             None,
         )
         .unwrap();
     clone.push().await;
     assert!(mock.issue(1).labels.contains("in progress"));
-    assert_eq!((mock.issue(2).parent, mock.issue(2).blocked_by.len()), (None, 0));
+    assert_eq!(
+        (mock.issue(2).parent, mock.issue(2).blocked_by.len()),
+        (None, 0)
+    );
     issues.done("GH-1", &Done::default(), None).unwrap();
     clone.push().await;
     let closed = mock.issue(1);
-    assert_eq!((closed.closed, closed.reason.as_deref()), (true, Some("completed")));
+    assert_eq!(
+        (closed.closed, closed.reason.as_deref()),
+        (true, Some("completed"))
+    );
     assert!(!closed.labels.contains("in progress"));
-    mock.with(|store| store.edit(2, |issue| (issue.closed, issue.reason) = (true, Some("not_planned".into()))));
-    assert_eq!(clone.sync().pull(&Pull::default()).await.unwrap().closed, ["GH-2"]);
+    mock.with(|store| {
+        store.edit(2, |issue| {
+            (issue.closed, issue.reason) = (true, Some("not_planned".into()))
+        })
+    });
+    assert_eq!(
+        clone.sync().pull(&Pull::default()).await.unwrap().closed,
+        ["GH-2"]
+    );
     assert_eq!(clone.issue("GH-2").state.as_deref(), Some("Cancelled"));
-    assert_eq!(mock.with(|store| store.unknown.clone()), Vec::<String>::new());
+    assert_eq!(
+        mock.with(|store| store.unknown.clone()),
+        Vec::<String>::new()
+    );
 }
 
 #[tokio::test]
@@ -148,16 +210,45 @@ async fn closed_local_issues_are_created_closed() {
     let clone = Clone::new(&mock);
     let issues = clone.project.issues();
     for (title, cancelled) in [("One", false), ("Two", true)] {
-        let key = issues.add(&Add { title: title.into(), ..Add::default() }).unwrap().issue.linear_id;
-        issues.done(&key, &Done { cancelled, ..Done::default() }, None).unwrap();
+        let key = issues
+            .add(&Add {
+                title: title.into(),
+                ..Add::default()
+            })
+            .unwrap()
+            .issue
+            .linear_id;
+        issues
+            .done(
+                &key,
+                &Done {
+                    cancelled,
+                    ..Done::default()
+                },
+                None,
+            )
+            .unwrap();
     }
     mock.with(|store| store.cut_next_post = true);
     let pushed = clone.push().await;
-    assert_eq!((pushed.delivered.len(), pushed.failed.len()), (2, 0), "{pushed:?}");
+    assert_eq!(
+        (pushed.delivered.len(), pushed.failed.len()),
+        (2, 0),
+        "{pushed:?}"
+    );
     for (number, reason) in [(1, "completed"), (2, "not_planned")] {
         let there = mock.issue(number);
-        assert_eq!((there.closed, there.reason.as_deref()), (true, Some(reason)));
-        assert!(issues.show(&format!("GH-{number}")).unwrap().summary.is_some());
+        assert_eq!(
+            (there.closed, there.reason.as_deref()),
+            (true, Some(reason))
+        );
+        assert!(
+            issues
+                .show(&format!("GH-{number}"))
+                .unwrap()
+                .summary
+                .is_some()
+        );
     }
     assert_eq!(clone.push().await, Pushed::default());
 }
@@ -168,16 +259,29 @@ async fn comments_are_delivered_once() {
     mock.with(|store| store.add("First"));
     let clone = Clone::new(&mock);
     clone.sync().pull(&Pull::default()).await.unwrap();
-    let comment = helmdeck_forge::issues::NewComment { text: "said".into(), by: None };
+    let comment = helmdeck_forge::issues::NewComment {
+        text: "said".into(),
+        by: None,
+    };
     clone.project.issues().comment("GH-1", &comment).unwrap();
     mock.with(|store| store.cut_next_post = true);
     assert_eq!(clone.push().await.failed.len(), 1);
     crate::sync::retry(&clone.project).unwrap();
     assert_eq!(clone.push().await.delivered.len(), 1);
     let comments = mock.issue(1).comments;
-    assert!(comments.len() == 1 && comments[0].body.starts_with("said"), "{comments:?}");
-    let full = Pull { full: true, ..Pull::default() };
-    assert_eq!(clone.sync().pull(&full).await.unwrap().comments, 0, "ours do not come back");
+    assert!(
+        comments.len() == 1 && comments[0].body.starts_with("said"),
+        "{comments:?}"
+    );
+    let full = Pull {
+        full: true,
+        ..Pull::default()
+    };
+    assert_eq!(
+        clone.sync().pull(&full).await.unwrap().comments,
+        0,
+        "ours do not come back"
+    );
 }
 
 #[tokio::test]
@@ -189,18 +293,37 @@ async fn comments_are_pulled_edited_and_removed() {
         store.say(1, "ghost", "three");
     });
     let clone = Clone::new(&mock);
-    assert_eq!(clone.sync().pull(&Pull::default()).await.unwrap().comments, 2);
-    let texts = || clone.issue("GH-1").comments.into_iter().map(|one| one.text).collect::<Vec<_>>();
+    assert_eq!(
+        clone.sync().pull(&Pull::default()).await.unwrap().comments,
+        2
+    );
+    let texts = || {
+        clone
+            .issue("GH-1")
+            .comments
+            .into_iter()
+            .map(|one| one.text)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(texts(), ["one\ntwo", "three"]);
     assert_eq!(clone.issue("GH-1").comments[0].by.as_deref(), Some("grace"));
     mock.with(|store| store.edit_comment(1, 0, "edited"));
-    assert_eq!(clone.sync().pull(&Pull::default()).await.unwrap().comments, 1);
+    assert_eq!(
+        clone.sync().pull(&Pull::default()).await.unwrap().comments,
+        1
+    );
     mock.with(|store| store.edit(1, |issue| drop(issue.comments.pop())));
-    let full = Pull { full: true, ..Pull::default() };
+    let full = Pull {
+        full: true,
+        ..Pull::default()
+    };
     assert_eq!(clone.sync().pull(&full).await.unwrap().comments, 1);
     assert_eq!(texts(), ["edited"]);
     assert_eq!(clone.push().await, Pushed::default());
-    assert_eq!(mock.with(|store| store.unknown.clone()), Vec::<String>::new());
+    assert_eq!(
+        mock.with(|store| store.unknown.clone()),
+        Vec::<String>::new()
+    );
 }
 
 #[tokio::test]
@@ -217,7 +340,10 @@ async fn milestones_and_labelled_states_go_both_ways() {
     let clone = Clone::with(&mock, "[github.states]\n\"In Review\" = \"review\"\n");
     clone.sync().pull(&Pull::default()).await.unwrap();
     let issue = clone.issue("GH-1");
-    assert_eq!((issue.milestone.as_deref(), issue.state.as_deref()), (Some("v1"), Some("In Progress")));
+    assert_eq!(
+        (issue.milestone.as_deref(), issue.state.as_deref()),
+        (Some("v1"), Some("In Progress"))
+    );
     assert_eq!(issue.labels, ["ui"]);
     let issues = clone.project.issues();
     let edit = |milestone: &str, state: &str| EditIssue {
@@ -225,44 +351,84 @@ async fn milestones_and_labelled_states_go_both_ways() {
         state: Some(state.into()),
         ..EditIssue::default()
     };
-    issues.set("GH-1", &edit("V2", "In Progress"), None).unwrap();
+    issues
+        .set("GH-1", &edit("V2", "In Progress"), None)
+        .unwrap();
     clone.push().await;
     assert_eq!(mock.issue(1).milestone.as_deref(), Some("v2"));
     issues.set("GH-1", &edit("", "In Review"), None).unwrap();
     clone.push().await;
-    assert_eq!((mock.issue(1).milestone, mock.issue(1).labels), (None, ["review", "ui"].map(str::to_owned).into()));
+    assert_eq!(
+        (mock.issue(1).milestone, mock.issue(1).labels),
+        (None, ["review", "ui"].map(str::to_owned).into())
+    );
     issues.set("GH-1", &edit("", "Open"), None).unwrap();
     clone.push().await;
     assert_eq!(mock.issue(1).labels, ["ui".to_owned()].into());
     issues.set("GH-1", &edit("v9", "Open"), None).unwrap();
     let failed = clone.push().await.failed;
-    assert!(failed[0].error.contains("no milestone \"v9\"") && failed[0].error.contains("\"v1\""), "{failed:?}");
-    assert_eq!(mock.with(|store| store.unknown.clone()), Vec::<String>::new());
+    assert!(
+        failed[0].error.contains("no milestone \"v9\"") && failed[0].error.contains("\"v1\""),
+        "{failed:?}"
+    );
+    assert_eq!(
+        mock.with(|store| store.unknown.clone()),
+        Vec::<String>::new()
+    );
 }
 
 #[tokio::test]
 async fn an_issue_closed_by_a_merge_names_the_commit() {
     let mock = Mock::start();
-    mock.with(|store| (store.add("By a pull request"), store.add("By a commit"), store.add("By hand")));
+    mock.with(|store| {
+        (
+            store.add("By a pull request"),
+            store.add("By a commit"),
+            store.add("By hand"),
+        )
+    });
     let clone = Clone::new(&mock);
     clone.sync().pull(&Pull::default()).await.unwrap();
     let [one, two] = ["a", "b"].map(|digit| digit.repeat(40));
     mock.with(|store| {
         store.merge(7, 1, &one);
         for number in [2, 3] {
-            store.edit(number, |issue| (issue.closed, issue.reason) = (true, Some("completed".into())));
+            store.edit(number, |issue| {
+                (issue.closed, issue.reason) = (true, Some("completed".into()))
+            });
         }
         let closed = serde_json::json!({"event": "closed", "commit_id": two});
         store.edit(2, |issue| issue.timeline.push(closed));
     });
-    assert_eq!(clone.sync().pull(&Pull::default()).await.unwrap().closed.len(), 3);
+    assert_eq!(
+        clone
+            .sync()
+            .pull(&Pull::default())
+            .await
+            .unwrap()
+            .closed
+            .len(),
+        3
+    );
     for (key, commit) in [("GH-1", Some(&one)), ("GH-2", Some(&two)), ("GH-3", None)] {
         let shown = clone.project.issues().show(key).unwrap();
-        let commits = shown.item.issue.git_refs.map(|refs| refs.commits).unwrap_or_default();
+        let commits = shown
+            .item
+            .issue
+            .git_refs
+            .map(|refs| refs.commits)
+            .unwrap_or_default();
         assert_eq!((commits.first(), shown.item.over), (commit, true), "{key}");
-        assert_eq!(shown.summary.unwrap().contains("## Commits"), commit.is_some(), "{key}");
+        assert_eq!(
+            shown.summary.unwrap().contains("## Commits"),
+            commit.is_some(),
+            "{key}"
+        );
     }
-    assert_eq!(mock.with(|store| store.unknown.clone()), Vec::<String>::new());
+    assert_eq!(
+        mock.with(|store| store.unknown.clone()),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -270,7 +436,12 @@ fn settings_that_do_not_fit_are_refused() {
     let connection = |url: &str| {
         let egress = Egress::new(helmdeck_egress::Config::default());
         let clock = Arc::new(SystemClock::default());
-        Connection::new(egress, url.parse().unwrap(), Secret::new("token-1".to_owned()), clock)
+        Connection::new(
+            egress,
+            url.parse().unwrap(),
+            Secret::new("token-1".to_owned()),
+            clock,
+        )
     };
     for (repository, prefix, url) in [
         ("acme", "GH", ENDPOINT),
@@ -285,7 +456,9 @@ fn settings_that_do_not_fit_are_refused() {
             ..GithubConfig::default()
         };
         assert_eq!(
-            GitHub::new(connection(url), &settings, false).unwrap_err().kind,
+            GitHub::new(connection(url), &settings, false)
+                .unwrap_err()
+                .kind,
             Kind::Settings,
             "{repository} {prefix}"
         );

@@ -40,7 +40,11 @@ pub(super) struct Connection<T> {
 impl<T> Connection<T> {
     /// Returns the cursor of the next page.
     pub(super) fn next(&self) -> Option<&str> {
-        self.page.as_ref().filter(|page| page.has_next_page)?.end_cursor.as_deref()
+        self.page
+            .as_ref()
+            .filter(|page| page.has_next_page)?
+            .end_cursor
+            .as_deref()
     }
 
     fn is_whole(&self) -> bool {
@@ -169,8 +173,14 @@ pub(super) struct LinearComment {
 impl LinearComment {
     /// Returns the neutral comment; `None` if it is not on an issue.
     pub(super) fn into_comment(self) -> Option<Comment> {
-        let other = self.external_user.or(self.bot_actor).and_then(|other| other.name);
-        let other = other.map(|name| Person { name, ..Person::default() });
+        let other = self
+            .external_user
+            .or(self.bot_actor)
+            .and_then(|other| other.name);
+        let other = other.map(|name| Person {
+            name,
+            ..Person::default()
+        });
         Some(Comment {
             id: self.id,
             issue: self.issue?.id,
@@ -185,8 +195,15 @@ impl LinearComment {
 
 impl From<User> for Person {
     fn from(user: User) -> Self {
-        let others = [user.display_name, user.email].into_iter().filter(|name| !name.is_empty()).collect();
-        Self { id: user.id, name: user.name, others }
+        let others = [user.display_name, user.email]
+            .into_iter()
+            .filter(|name| !name.is_empty())
+            .collect();
+        Self {
+            id: user.id,
+            name: user.name,
+            others,
+        }
     }
 }
 
@@ -198,25 +215,51 @@ impl From<WorkflowState> for State {
             "canceled" | "cancelled" | "duplicate" => StateKind::Cancelled,
             _ => StateKind::Open,
         };
-        Self { id: state.id, name: state.name, kind }
+        Self {
+            id: state.id,
+            name: state.name,
+            kind,
+        }
     }
 }
 
 impl From<IssueLabel> for Label {
     fn from(label: IssueLabel) -> Self {
-        Self { id: label.id, name: label.name }
+        Self {
+            id: label.id,
+            name: label.name,
+        }
     }
 }
 
 impl From<LinearIssue> for Issue {
     fn from(issue: LinearIssue) -> Self {
-        let labels =
-            issue.labels.is_whole().then(|| issue.labels.nodes.iter().map(|label| label.name.clone()).collect());
+        let labels = issue.labels.is_whole().then(|| {
+            issue
+                .labels
+                .nodes
+                .iter()
+                .map(|label| label.name.clone())
+                .collect()
+        });
         let is_whole = issue.inverse_relations.is_whole();
-        let relations: Vec<_> = issue.inverse_relations.nodes.into_iter().filter(|one| one.kind == "blocks").collect();
-        let blocked_by = is_whole.then(|| relations.iter().map(|one| one.issue.identifier.clone()).collect());
-        let relation =
-            |one: AnsweredRelation| Relation { id: one.id, blocker: one.issue.id, key: one.issue.identifier };
+        let relations: Vec<_> = issue
+            .inverse_relations
+            .nodes
+            .into_iter()
+            .filter(|one| one.kind == "blocks")
+            .collect();
+        let blocked_by = is_whole.then(|| {
+            relations
+                .iter()
+                .map(|one| one.issue.identifier.clone())
+                .collect()
+        });
+        let relation = |one: AnsweredRelation| Relation {
+            id: one.id,
+            blocker: one.issue.id,
+            key: one.issue.identifier,
+        };
         let relations = relations.into_iter().map(relation).collect();
         Self {
             id: issue.id,
@@ -226,7 +269,11 @@ impl From<LinearIssue> for Issue {
             title: issue.title,
             description: issue.description.unwrap_or_default().replace("\r\n", "\n"),
             state: issue.state.into(),
-            priority: Some((0..=4).find(|one| f64::from(*one) == issue.priority.trunc()).unwrap_or(0)),
+            priority: Some(
+                (0..=4)
+                    .find(|one| f64::from(*one) == issue.priority.trunc())
+                    .unwrap_or(0),
+            ),
             labels,
             assignee: issue.assignee.map(Into::into),
             parent: issue.parent.map(|parent| parent.identifier),

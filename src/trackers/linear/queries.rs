@@ -29,11 +29,19 @@ pub(super) struct Query {
 }
 
 const fn read(name: &'static str, text: &'static str) -> Query {
-    Query { name, text, writes: false }
+    Query {
+        name,
+        text,
+        writes: false,
+    }
 }
 
 const fn write(name: &'static str, text: &'static str) -> Query {
-    Query { name, text, writes: true }
+    Query {
+        name,
+        text,
+        writes: true,
+    }
 }
 
 pub(super) const TEAM: Query = read(
@@ -74,7 +82,10 @@ pub(super) const ISSUES: Query = read(
     ),
 );
 
-pub(super) const COMMENT: Query = read("Comment", "query Comment($id: String!) { comment(id: $id) { id } }");
+pub(super) const COMMENT: Query = read(
+    "Comment",
+    "query Comment($id: String!) { comment(id: $id) { id } }",
+);
 
 pub(super) const COMMENTS: Query = read(
     "Comments",
@@ -87,7 +98,9 @@ pub(super) const COMMENTS: Query = read(
 
 pub(super) const CREATE: Query = write(
     "Create",
-    issue!("mutation Create($input: IssueCreateInput!) { issueCreate(input: $input) { success issue { ...I } } }"),
+    issue!(
+        "mutation Create($input: IssueCreateInput!) { issueCreate(input: $input) { success issue { ...I } } }"
+    ),
 );
 
 pub(super) const UPDATE: Query = write(
@@ -109,8 +122,10 @@ pub(super) const RELATE: Query = write(
        issueRelationCreate(input: $input) { success issueRelation { id } } }",
 );
 
-pub(super) const UNRELATE: Query =
-    write("Unrelate", "mutation Unrelate($id: String!) { issueRelationDelete(id: $id) { success } }");
+pub(super) const UNRELATE: Query = write(
+    "Unrelate",
+    "mutation Unrelate($id: String!) { issueRelationDelete(id: $id) { success } }",
+);
 
 pub(super) const ADD_LABEL: Query = write(
     "AddLabel",

@@ -12,7 +12,12 @@ use super::*;
 fn connection(endpoint: &str, key: &str) -> Connection {
     let egress = Egress::new(helmdeck_egress::Config::default());
     let clock = Arc::new(SystemClock::default());
-    let mut connection = Connection::new(egress, endpoint.parse().unwrap(), Secret::new(key.to_owned()), clock);
+    let mut connection = Connection::new(
+        egress,
+        endpoint.parse().unwrap(),
+        Secret::new(key.to_owned()),
+        clock,
+    );
     connection.retry_wait = Duration::from_millis(1);
     connection.patience = Duration::from_millis(500);
     connection
@@ -23,7 +28,10 @@ fn client(mock: &Mock) -> Linear {
 }
 
 fn titled(title: &str) -> Edit {
-    Edit { title: Some(title.to_owned()), ..Edit::default() }
+    Edit {
+        title: Some(title.to_owned()),
+        ..Edit::default()
+    }
 }
 
 #[track_caller]
@@ -36,9 +44,23 @@ async fn every_document_is_valid_for_linears_schema() {
     let mock = Mock::start();
     let linear = client(&mock);
     let directory = linear.identify().await.unwrap();
-    assert_eq!((directory.me.name.as_str(), directory.team.as_str()), ("Ada", "SX9"));
-    assert_eq!((directory.states.len(), directory.labels.len(), directory.people.len()), (6, 6, 2));
-    let open = directory.states.iter().find(|state| state.name == "In Progress").unwrap();
+    assert_eq!(
+        (directory.me.name.as_str(), directory.team.as_str()),
+        ("Ada", "SX9")
+    );
+    assert_eq!(
+        (
+            directory.states.len(),
+            directory.labels.len(),
+            directory.people.len()
+        ),
+        (6, 6, 2)
+    );
+    let open = directory
+        .states
+        .iter()
+        .find(|state| state.name == "In Progress")
+        .unwrap();
     let edit = Edit {
         description: Some("text".into()),
         state: Some(open.id.clone()),
@@ -48,19 +70,49 @@ async fn every_document_is_valid_for_linears_schema() {
         ..titled("one")
     };
     let one = linear.create(Uuid::from_u128(1), &edit).await.unwrap();
-    assert_eq!((one.key.as_str(), one.state.kind, one.priority), ("SX9-1", crate::StateKind::Started, Some(2)));
+    assert_eq!(
+        (one.key.as_str(), one.state.kind, one.priority),
+        ("SX9-1", crate::StateKind::Started, Some(2))
+    );
     assert_eq!(one.labels, Some(vec!["Bug".to_owned(), "ui".to_owned()]));
-    let two = linear.create(Uuid::from_u128(2), &titled("two")).await.unwrap();
+    let two = linear
+        .create(Uuid::from_u128(2), &titled("two"))
+        .await
+        .unwrap();
     linear.relate(&two, &one.id, true).await.unwrap();
-    let edit = Edit { parent: Some(Some(one.id.clone())), labels_added: vec!["ui".into()], ..Edit::default() };
+    let edit = Edit {
+        parent: Some(Some(one.id.clone())),
+        labels_added: vec!["ui".into()],
+        ..Edit::default()
+    };
     let two = linear.update(&two, &edit).await.unwrap();
-    assert_eq!((two.parent.as_deref(), two.blocked_by.clone()), (Some("SX9-1"), Some(vec!["SX9-1".to_owned()])));
-    let edit = Edit { parent: Some(None), labels_removed: vec!["ui".into()], ..Edit::default() };
+    assert_eq!(
+        (two.parent.as_deref(), two.blocked_by.clone()),
+        (Some("SX9-1"), Some(vec!["SX9-1".to_owned()]))
+    );
+    let edit = Edit {
+        parent: Some(None),
+        labels_removed: vec!["ui".into()],
+        ..Edit::default()
+    };
     let two = linear.update(&two, &edit).await.unwrap();
-    assert_eq!((two.parent.clone(), two.labels.clone()), (None, Some(Vec::new())));
+    assert_eq!(
+        (two.parent.clone(), two.labels.clone()),
+        (None, Some(Vec::new()))
+    );
     linear.relate(&two, &one.id, false).await.unwrap();
-    linear.comment(&one.id, Uuid::from_u128(9), "said").await.unwrap();
-    let found = linear.fetch(&[one.id.clone(), two.id.clone(), Uuid::from_u128(3).to_string()]).await.unwrap();
+    linear
+        .comment(&one.id, Uuid::from_u128(9), "said")
+        .await
+        .unwrap();
+    let found = linear
+        .fetch(&[
+            one.id.clone(),
+            two.id.clone(),
+            Uuid::from_u128(3).to_string(),
+        ])
+        .await
+        .unwrap();
     assert_eq!(found.len(), 2);
     assert!(mock.with(|store| store.relations.is_empty() && store.comments.len() == 1));
     conforms(&mock);
@@ -69,8 +121,14 @@ async fn every_document_is_valid_for_linears_schema() {
 #[tokio::test]
 async fn missing_labels_are_created_only_if_allowed() {
     let mock = Mock::start();
-    let edit = Edit { labels_added: vec!["new".into()], ..titled("one") };
-    let error = client(&mock).create(Uuid::from_u128(1), &edit).await.unwrap_err();
+    let edit = Edit {
+        labels_added: vec!["new".into()],
+        ..titled("one")
+    };
+    let error = client(&mock)
+        .create(Uuid::from_u128(1), &edit)
+        .await
+        .unwrap_err();
     assert_eq!(error.kind, Kind::Settings);
     let creating = Linear::new(connection(&mock.url(), mock.key()), "sx9", true).unwrap();
     let made = creating.create(Uuid::from_u128(1), &edit).await.unwrap();
@@ -82,14 +140,27 @@ async fn missing_labels_are_created_only_if_allowed() {
 async fn a_document_linear_does_not_have_is_noticed() {
     let mock = Mock::start();
     let linear = client(&mock);
-    let unknown = Query { name: "X", text: "query X { viewer { id nickname } }", writes: false };
+    let unknown = Query {
+        name: "X",
+        text: "query X { viewer { id nickname } }",
+        writes: false,
+    };
     let error = linear.ask::<Value>(unknown, json!({})).await.unwrap_err();
     assert_eq!(error.kind, Kind::Invalid);
     let input = json!({"input": {"title": "t", "teamId": "x", "colour": "red"}});
-    assert_eq!(linear.change(queries::CREATE, input).await.err().map(|error| error.kind), Some(Kind::Invalid));
+    assert_eq!(
+        linear
+            .change(queries::CREATE, input)
+            .await
+            .err()
+            .map(|error| error.kind),
+        Some(Kind::Invalid)
+    );
     let violations = mock.violations();
     assert!(
-        violations.len() == 2 && violations[0].contains("nickname") && violations[1].contains("colour"),
+        violations.len() == 2
+            && violations[0].contains("nickname")
+            && violations[1].contains("colour"),
         "{violations:?}"
     );
 }
@@ -114,10 +185,21 @@ async fn pages_follow_their_cursors() {
             break;
         }
     }
-    assert_eq!(all, ["SX9-8", "SX9-7", "SX9-6", "SX9-5", "SX9-4", "SX9-3", "SX9-1"]);
+    assert_eq!(
+        all,
+        [
+            "SX9-8", "SX9-7", "SX9-6", "SX9-5", "SX9-4", "SX9-3", "SX9-1"
+        ]
+    );
     let since = linear.fetch(&[mock.issue("SX9-8").id]).await.unwrap()[0].updated_at;
     let page = linear.changed(since, None).await.unwrap();
-    assert_eq!(page.issues.iter().map(|issue| issue.key.as_str()).collect::<Vec<_>>(), ["SX9-2", "SX9-8"]);
+    assert_eq!(
+        page.issues
+            .iter()
+            .map(|issue| issue.key.as_str())
+            .collect::<Vec<_>>(),
+        ["SX9-2", "SX9-8"]
+    );
     conforms(&mock);
 }
 
@@ -125,7 +207,10 @@ async fn pages_follow_their_cursors() {
 async fn errors_are_classified() {
     let mock = Mock::start();
     let http = |status, retry: &[(&str, &str)]| {
-        let headers = retry.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let headers = retry
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
         Fault::Http(status, headers, "<html>".to_owned())
     };
     for (fault, kind, wait) in [
@@ -133,8 +218,16 @@ async fn errors_are_classified() {
         (Fault::Code("FORBIDDEN".into()), Kind::Forbidden, None),
         (Fault::Code("AUTHENTICATION_ERROR".into()), Kind::Auth, None),
         (Fault::Code("INPUT_ERROR".into()), Kind::Invalid, None),
-        (http(429, &[("Retry-After", "7")]), Kind::RateLimited, Some(7)),
-        (http(429, &[("Retry-After", "86400")]), Kind::RateLimited, Some(300)),
+        (
+            http(429, &[("Retry-After", "7")]),
+            Kind::RateLimited,
+            Some(7),
+        ),
+        (
+            http(429, &[("Retry-After", "86400")]),
+            Kind::RateLimited,
+            Some(300),
+        ),
         (http(401, &[]), Kind::Auth, None),
         (http(200, &[]), Kind::Shape, None),
     ] {
@@ -142,13 +235,25 @@ async fn errors_are_classified() {
             mock.fail("Team", 0, fault.clone());
         }
         let error = client(&mock).identify().await.unwrap_err();
-        assert_eq!((error.kind, error.retry_after.map(|wait| wait.as_secs())), (kind, wait), "{fault:?}");
+        assert_eq!(
+            (error.kind, error.retry_after.map(|wait| wait.as_secs())),
+            (kind, wait),
+            "{fault:?}"
+        );
         mock.forget_faults();
     }
-    let wrong = Linear::new(connection(&mock.url(), "lin_api_wrong-canary"), "SX9", false).unwrap();
+    let wrong = Linear::new(
+        connection(&mock.url(), "lin_api_wrong-canary"),
+        "SX9",
+        false,
+    )
+    .unwrap();
     let error = wrong.identify().await.unwrap_err();
     assert_eq!(error.kind, Kind::Auth);
-    assert!(!format!("{error:?} {wrong:?}").contains("canary"), "{error:?}");
+    assert!(
+        !format!("{error:?} {wrong:?}").contains("canary"),
+        "{error:?}"
+    );
     let elsewhere = Linear::new(connection(&mock.url(), mock.key()), "ABC", false).unwrap();
     assert_eq!(elsewhere.identify().await.unwrap_err().kind, Kind::Settings);
     conforms(&mock);
@@ -172,7 +277,10 @@ async fn a_create_whose_answer_got_lost_makes_one_issue() {
         let linear = client(&mock);
         mock.fail("Create", 0, Fault::CutAfter);
         let id = Uuid::from_u128(5);
-        let edit = Edit { description: Some(crate::mark::add("text", id)), ..titled("one") };
+        let edit = Edit {
+            description: Some(crate::mark::add("text", id)),
+            ..titled("one")
+        };
         let first = linear.create(id, &edit).await.unwrap();
         assert_eq!(first.id == id.to_string(), !ignores);
         if !ignores {
@@ -181,10 +289,20 @@ async fn a_create_whose_answer_got_lost_makes_one_issue() {
         assert_eq!(mock.with(|store| store.issues.len()), 1);
     }
     let linear = client(&mock);
-    let issue = linear.fetch(&[mock.with(|store| store.issues[0].id.clone())]).await.unwrap().remove(0);
+    let issue = linear
+        .fetch(&[mock.with(|store| store.issues[0].id.clone())])
+        .await
+        .unwrap()
+        .remove(0);
     mock.fail("AddComment", 0, Fault::CutAfter);
-    linear.comment(&issue.id, Uuid::from_u128(6), "once").await.unwrap();
-    linear.comment(&issue.id, Uuid::from_u128(6), "once").await.unwrap();
+    linear
+        .comment(&issue.id, Uuid::from_u128(6), "once")
+        .await
+        .unwrap();
+    linear
+        .comment(&issue.id, Uuid::from_u128(6), "once")
+        .await
+        .unwrap();
     assert_eq!(mock.with(|store| store.comments.len()), 1);
     conforms(&mock);
 }
@@ -200,19 +318,36 @@ async fn few_requests_left_stop_further_ones() {
     ]);
     let linear = client(&mock);
     let error = linear.identify().await.unwrap_err();
-    assert_eq!((error.kind, error.retry_after), (Kind::RateLimited, Some(Duration::from_secs(300))));
+    assert_eq!(
+        (error.kind, error.retry_after),
+        (Kind::RateLimited, Some(Duration::from_secs(300)))
+    );
     assert_eq!(mock.asked().len(), 1);
     assert_eq!(linear.limits()[0].remaining, 99);
 }
 
 #[test]
 fn plain_http_to_another_machine_is_refused() {
-    for endpoint in ["http://api.linear.app/graphql", "http://10.0.0.1/graphql", "ftp://127.0.0.1/"] {
+    for endpoint in [
+        "http://api.linear.app/graphql",
+        "http://10.0.0.1/graphql",
+        "ftp://127.0.0.1/",
+    ] {
         let error = Linear::new(connection(endpoint, "lin_api_x"), "SX9", false).unwrap_err();
         assert_eq!(error.kind, Kind::Settings, "{endpoint}");
     }
-    for endpoint in [ENDPOINT, "http://127.0.0.1:1/graphql", "http://localhost:1/graphql", "http://[::1]:1/graphql"] {
+    for endpoint in [
+        ENDPOINT,
+        "http://127.0.0.1:1/graphql",
+        "http://localhost:1/graphql",
+        "http://[::1]:1/graphql",
+    ] {
         Linear::new(connection(endpoint, "lin_api_x"), "SX9", false).unwrap();
     }
-    assert_eq!(Linear::new(connection(ENDPOINT, " "), "SX9", false).unwrap_err().kind, Kind::Auth);
+    assert_eq!(
+        Linear::new(connection(ENDPOINT, " "), "SX9", false)
+            .unwrap_err()
+            .kind,
+        Kind::Auth
+    );
 }

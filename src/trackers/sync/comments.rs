@@ -42,33 +42,56 @@ impl Sync<'_> {
         let failed = |error: helmdeck_forge::Error| Error::new(Kind::Settings, error.message);
         // What is made while this reads is read again the next time.
         let now = self.tracker.now();
-        let seen = now.and_then(|now| now.0.checked_sub(OVERLAP).ok()).map(Time);
-        let mut read = Comments { watermark: since.max(seen), ..Comments::default() };
+        let seen = now
+            .and_then(|now| now.0.checked_sub(OVERLAP).ok())
+            .map(Time);
+        let mut read = Comments {
+            watermark: since.max(seen),
+            ..Comments::default()
+        };
         let active = self.project.issues().read().map_err(failed)?.issues;
         let known: HashSet<&str> = active.iter().filter_map(remote_id).collect();
         let is_whole = |issue: &&tracker::Issue| {
             let is_new = !known.contains(issue.id.as_str());
-            !issue.state.kind.is_over() && !issue.archived && (since.is_none() || pull.only.is_some() || is_new)
+            !issue.state.kind.is_over()
+                && !issue.archived
+                && (since.is_none() || pull.only.is_some() || is_new)
         };
         let issues: Vec<&tracker::Issue> = batch.issues.iter().filter(is_whole).collect();
-        let (empty, some): (Vec<_>, Vec<_>) = issues.into_iter().partition(|issue| issue.comment_count == Some(0));
-        read.whole.extend(empty.into_iter().map(|issue| issue.id.clone()));
+        let (empty, some): (Vec<_>, Vec<_>) = issues
+            .into_iter()
+            .partition(|issue| issue.comment_count == Some(0));
+        read.whole
+            .extend(empty.into_iter().map(|issue| issue.id.clone()));
         if !some.is_empty() {
             let found = self.tracker.comments_of(&some).await?;
             read.all.extend(found.comments);
             read.whole.extend(found.whole);
         }
-        let Some(since) = since.filter(|_| pull.only.is_none()) else { return Ok(read) };
+        let Some(since) = since.filter(|_| pull.only.is_none()) else {
+            return Ok(read);
+        };
         let mut cursor: Option<String> = None;
         for page in 1.. {
-            let found = self.tracker.comments_since(since, cursor.as_deref()).await?;
-            read.all.extend(found.comments.into_iter().filter(|comment| !read.whole.contains(&comment.issue)));
+            let found = self
+                .tracker
+                .comments_since(since, cursor.as_deref())
+                .await?;
+            read.all.extend(
+                found
+                    .comments
+                    .into_iter()
+                    .filter(|comment| !read.whole.contains(&comment.issue)),
+            );
             cursor = found.next;
             if cursor.is_none() {
                 break;
             }
             if page == MAX_PAGES {
-                let message = format!("{} has more than {MAX_PAGES} pages of changed comments", self.tracker.name());
+                let message = format!(
+                    "{} has more than {MAX_PAGES} pages of changed comments",
+                    self.tracker.name()
+                );
                 return Err(Error::new(Kind::TooLarge, message));
             }
         }
@@ -76,7 +99,12 @@ impl Sync<'_> {
     }
 
     /// Takes comments over, and returns how many changed here.
-    pub(super) fn settle_comments(&self, mapping: &Mapping<'_>, read: &Comments, dry_run: bool) -> Result<usize> {
+    pub(super) fn settle_comments(
+        &self,
+        mapping: &Mapping<'_>,
+        read: &Comments,
+        dry_run: bool,
+    ) -> Result<usize> {
         let mut of: BTreeMap<&str, Vec<&tracker::Comment>> = BTreeMap::new();
         for comment in &read.all {
             of.entry(&comment.issue).or_default().push(comment);
@@ -90,9 +118,19 @@ impl Sync<'_> {
         let work = |active: &mut Active| {
             let mut changed = 0;
             for issue in &mut active.issues {
-                let Some(id) = remote_id(issue).map(str::to_owned) else { continue };
-                let Some(theirs) = of.get(id.as_str()) else { continue };
-                changed += merge(issue, theirs, read.whole.contains(&id), mapping, self.tracker.name());
+                let Some(id) = remote_id(issue).map(str::to_owned) else {
+                    continue;
+                };
+                let Some(theirs) = of.get(id.as_str()) else {
+                    continue;
+                };
+                changed += merge(
+                    issue,
+                    theirs,
+                    read.whole.contains(&id),
+                    mapping,
+                    self.tracker.name(),
+                );
             }
             changed
         };
@@ -128,22 +166,34 @@ fn merge(
     tidy(issue, &seen, is_whole);
     let after = &issue.comments;
     let new = after.iter().filter(|one| !before.contains(one)).count();
-    new + before.iter().filter(|one| !after.iter().any(|other| other.id == one.id)).count()
+    new + before
+        .iter()
+        .filter(|one| !after.iter().any(|other| other.id == one.id))
+        .count()
 }
 
 /// Takes comments over, and returns the ids here of those that exist in the tracker.
-fn take_over(issue: &mut Issue, theirs: &[&tracker::Comment], mapping: &Mapping<'_>, source: &str) -> BTreeSet<String> {
+fn take_over(
+    issue: &mut Issue,
+    theirs: &[&tracker::Comment],
+    mapping: &Mapping<'_>,
+    source: &str,
+) -> BTreeSet<String> {
     let mut sorted = theirs.to_vec();
     sorted.sort_by_key(|comment| (comment.at, &comment.id));
     let mut seen = BTreeSet::new();
     for comment in sorted {
         let (text, _) = crate::mark::split(&comment.text);
-        let id = crate::mark::id(&comment.text).map_or_else(|| comment.id.clone(), |id| id.to_string());
+        let id =
+            crate::mark::id(&comment.text).map_or_else(|| comment.id.clone(), |id| id.to_string());
         // A copy of somebody else's mark does not make another comment that one.
         if !seen.insert(id.clone()) {
             continue;
         }
-        let at = issue.comments.iter().position(|one| one.id == id || comment_id_there(&one.id).to_string() == id);
+        let at = issue
+            .comments
+            .iter()
+            .position(|one| one.id == id || comment_id_there(&one.id).to_string() == id);
         if comment.deleted {
             seen.remove(&id);
             if let Some(at) = at.filter(|at| issue.comments.get(*at).is_some_and(is_theirs)) {
@@ -154,16 +204,27 @@ fn take_over(issue: &mut Issue, theirs: &[&tracker::Comment], mapping: &Mapping<
         let edited = comment.edited_at.map(|at| at.to_string());
         match at.and_then(|at| issue.comments.get_mut(at)) {
             None => {
-                let mut made = Comment { id, at: comment.at, ..Comment::default() };
+                let mut made = Comment {
+                    id,
+                    at: comment.at,
+                    ..Comment::default()
+                };
                 write(&mut made, comment, text, edited, mapping, source);
                 issue.comments.push(made);
             }
             Some(known) if is_theirs(known) => write(known, comment, text, edited, mapping, source),
             // One of ours counts as it is here, until somebody edits it there.
             Some(known) => {
-                let by = known.by.as_ref().map(|by| format!("\n\n({by})")).unwrap_or_default();
+                let by = known
+                    .by
+                    .as_ref()
+                    .map(|by| format!("\n\n({by})"))
+                    .unwrap_or_default();
                 let text = cut(&clean(text.strip_suffix(by.as_str()).unwrap_or(text)));
-                if edited.is_some() && text_of(known, EDITED) != edited.as_deref() && known.text != text {
+                if edited.is_some()
+                    && text_of(known, EDITED) != edited.as_deref()
+                    && known.text != text
+                {
                     known.text = text;
                     set(&mut known.other, EDITED, edited);
                 }
@@ -181,7 +242,10 @@ fn write(
     mapping: &Mapping<'_>,
     source: &str,
 ) {
-    into.by = comment.by.as_ref().map(|person| clean(&helmdeck_core::text::one_line(&mapping.name_of(person))));
+    into.by = comment
+        .by
+        .as_ref()
+        .map(|person| clean(&helmdeck_core::text::one_line(&mapping.name_of(person))));
     into.text = cut(&clean(text.trim()));
     set(&mut into.other, SOURCE, Some(source.to_owned()));
     set(&mut into.other, EDITED, edited);
@@ -197,7 +261,10 @@ fn set(members: &mut Members, name: &str, value: Option<String>) {
 /// Returns a text of at most [`MAX_TEXT`] characters.
 fn cut(text: &str) -> String {
     match text.char_indices().nth(MAX_TEXT) {
-        Some((end, _)) => format!("{}\n\n[cut: the rest is in the tracker]", text.get(..end).unwrap_or_default()),
+        Some((end, _)) => format!(
+            "{}\n\n[cut: the rest is in the tracker]",
+            text.get(..end).unwrap_or_default()
+        ),
         None => text.to_owned(),
     }
 }
@@ -211,9 +278,18 @@ fn tidy(issue: &mut Issue, seen: &BTreeSet<String>, is_whole: bool) {
         .filter(|comment| !is_theirs(comment))
         .map(|comment| comment_id_there(&comment.id).to_string())
         .collect();
-    issue.comments.retain(|one| !is_theirs(one) || !sent.contains(&one.id) && (!is_whole || seen.contains(&one.id)));
-    issue.comments.sort_by(|a, b| (a.at, &a.id).cmp(&(b.at, &b.id)));
-    let mut excess = issue.comments.iter().filter(|one| is_theirs(one)).count().saturating_sub(MAX_COMMENTS);
+    issue.comments.retain(|one| {
+        !is_theirs(one) || !sent.contains(&one.id) && (!is_whole || seen.contains(&one.id))
+    });
+    issue
+        .comments
+        .sort_by(|a, b| (a.at, &a.id).cmp(&(b.at, &b.id)));
+    let mut excess = issue
+        .comments
+        .iter()
+        .filter(|one| is_theirs(one))
+        .count()
+        .saturating_sub(MAX_COMMENTS);
     issue.comments.retain(|one| {
         let drop = excess > 0 && is_theirs(one);
         excess -= usize::from(drop);

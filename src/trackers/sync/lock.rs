@@ -26,15 +26,24 @@ pub(super) async fn take(project: &Project) -> Result<SyncGuard> {
     let path = folder.join("sync.lock");
     let io = |error: std::io::Error| Error::io("cannot lock", &path, &error);
     std::fs::create_dir_all(&folder).map_err(io)?;
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(io)?;
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(io)?;
     let until = Instant::now() + WAIT;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(SyncGuard(file)),
             Err(TryLockError::Error(error)) => return Err(io(error)),
             Err(TryLockError::WouldBlock) if Instant::now() >= until => {
-                let message = format!("another process synchronises the issues: it holds {}", path.display());
-                return Err(Error::new(Category::Locked, "E_LOCKED", message).hint("try again when it has ended"));
+                let message = format!(
+                    "another process synchronises the issues: it holds {}",
+                    path.display()
+                );
+                return Err(Error::new(Category::Locked, "E_LOCKED", message)
+                    .hint("try again when it has ended"));
             }
             Err(TryLockError::WouldBlock) => tokio::time::sleep(STEP).await,
         }

@@ -1,7 +1,8 @@
 //! Sync of the issues of a project with a tracker: pull, push, conflicts.
 //!
-//! It compares states: what is here, what the tracker has, and what both had last. So it needs no record of local
-//! changes, and whatever git merged in is a change like any other. The outbox holds what is being delivered.
+//! It compares states: what is here, what the tracker has, and what both had last. So it needs no
+//! record of local changes, and whatever git merged in is a change like any other. The outbox holds
+//! what is being delivered.
 
 mod comments;
 mod lock;
@@ -17,7 +18,9 @@ use std::collections::BTreeMap;
 use helmdeck_forge::config::LinearConfig;
 use helmdeck_forge::issues::{Issue, Scope};
 use helmdeck_forge::{Json, Project};
-use helmdeck_forge_documents::tracking::{Conflict, Failure, Field, Fields, Operation, Outbox, Value};
+use helmdeck_forge_documents::tracking::{
+    Conflict, Failure, Field, Fields, Operation, Outbox, Value,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
@@ -68,7 +71,11 @@ impl<'a> Sync<'a> {
     pub async fn sync(&self, pull: &Pull) -> helmdeck_forge::Result<(Pulled, Pushed)> {
         let _lock = lock::take(self.project).await?;
         let pulled = self.pull_locked(pull).await?;
-        let pushed = self.push_locked(&Push { dry_run: pull.dry_run }).await?;
+        let pushed = self
+            .push_locked(&Push {
+                dry_run: pull.dry_run,
+            })
+            .await?;
         Ok((pulled, pushed))
     }
 }
@@ -95,9 +102,19 @@ impl ChangedIssue {
     /// Compares two sets of fields.
     fn between(key: &str, before: &Fields, after: &Fields) -> Self {
         let changed = |field: &Field| !crate::merge::same(before.get(*field), after.get(*field));
-        let both = |field: Field| FromTo { from: before.get(field).cloned(), to: after.get(field).cloned() };
-        let fields = Field::ALL.into_iter().filter(changed).map(|field| (field, both(field))).collect();
-        Self { key: key.to_owned(), fields }
+        let both = |field: Field| FromTo {
+            from: before.get(field).cloned(),
+            to: after.get(field).cloned(),
+        };
+        let fields = Field::ALL
+            .into_iter()
+            .filter(changed)
+            .map(|field| (field, both(field)))
+            .collect();
+        Self {
+            key: key.to_owned(),
+            fields,
+        }
     }
 }
 
@@ -130,7 +147,10 @@ pub struct Status {
     pub damaged: usize,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 const fn is_zero(number: &usize) -> bool {
     *number == 0
 }
@@ -143,12 +163,20 @@ pub fn status(project: &Project) -> helmdeck_forge::Result<Status> {
     let state = Store::new(project.files()).state()?;
     let outbox = Outbox::read(project.files())?;
     let mut issues = project.issues().read()?.issues;
-    let closed = project.issues().list(Scope::Done)?.issues.into_iter().map(|item| item.issue);
+    let closed = project
+        .issues()
+        .list(Scope::Done)?
+        .issues
+        .into_iter()
+        .map(|item| item.issue);
     let unknown = closed.filter(|issue| crate::mapping::is_local(&issue.linear_id));
-    let unknown: Vec<Issue> =
-        unknown.filter(|one| !issues.iter().any(|issue| issue.linear_id == one.linear_id)).collect();
+    let unknown: Vec<Issue> = unknown
+        .filter(|one| !issues.iter().any(|issue| issue.linear_id == one.linear_id))
+        .collect();
     issues.extend(unknown);
-    let (tracked, local): (Vec<_>, Vec<_>) = issues.into_iter().partition(|issue| remote_id(issue).is_some());
+    let (tracked, local): (Vec<_>, Vec<_>) = issues
+        .into_iter()
+        .partition(|issue| remote_id(issue).is_some());
     Ok(Status {
         tracker: state.tracker,
         pulled_at: state.pulled_at,
@@ -156,7 +184,13 @@ pub fn status(project: &Project) -> helmdeck_forge::Result<Status> {
         tracked: tracked.len(),
         local: local.into_iter().map(|issue| issue.linear_id).collect(),
         waiting: outbox.waiting.len(),
-        failed: outbox.failed().map(|one| Operation { issue: one.key(), ..one.clone() }).collect(),
+        failed: outbox
+            .failed()
+            .map(|one| Operation {
+                issue: one.key(),
+                ..one.clone()
+            })
+            .collect(),
         conflicts: state.conflicts,
         damaged: outbox.damaged.len(),
         deliveries: state.deliveries,
@@ -167,7 +201,10 @@ pub fn status(project: &Project) -> helmdeck_forge::Result<Status> {
 ///
 /// # Errors
 /// Errors from writing.
-pub fn remember_deliveries(project: &Project, deliveries: Vec<String>) -> helmdeck_forge::Result<()> {
+pub fn remember_deliveries(
+    project: &Project,
+    deliveries: Vec<String>,
+) -> helmdeck_forge::Result<()> {
     Store::new(project.files()).edit(|state| state.deliveries = deliveries)
 }
 
@@ -187,7 +224,9 @@ fn remote_text<'a>(issue: &'a Issue, name: &str) -> Option<&'a str> {
 ///
 /// It is the same in every clone: two clones that push the same issue make one.
 pub(crate) fn creation_id(team: &str, issue: &Issue) -> Uuid {
-    let at = issue.created_at.map_or_else(|| issue.title.clone(), |at| at.to_string());
+    let at = issue
+        .created_at
+        .map_or_else(|| issue.title.clone(), |at| at.to_string());
     let text = format!("helmdeck issue\n{team}\n{}\n{at}", issue.stem());
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
     let mut bytes = [0; 16];

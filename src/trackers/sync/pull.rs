@@ -95,7 +95,13 @@ impl Sync<'_> {
             }
         };
         let mapping = self.mapping(&batch.directory);
-        let outcome = self.settle(&mapping, &batch.directory.team, &batch.issues, HashMap::new(), pull.dry_run)?;
+        let outcome = self.settle(
+            &mapping,
+            &batch.directory.team,
+            &batch.issues,
+            HashMap::new(),
+            pull.dry_run,
+        )?;
         let comments = self.settle_comments(&mapping, &batch.comments, pull.dry_run)?;
         if !pull.dry_run {
             let tracker = self.identity(&batch.directory);
@@ -134,8 +140,14 @@ impl Sync<'_> {
     pub(super) fn note_failure(&self, error: Option<&Error>, now: Time) -> Result<()> {
         self.store().edit(|state| {
             state.failure = error.map(|error| {
-                let since = state.failure.as_ref().map_or_else(|| now.seconds(), |failure| failure.since);
-                Failure { since, error: error.message.clone() }
+                let since = state
+                    .failure
+                    .as_ref()
+                    .map_or_else(|| now.seconds(), |failure| failure.since);
+                Failure {
+                    since,
+                    error: error.message.clone(),
+                }
             });
         })
     }
@@ -153,7 +165,13 @@ impl Sync<'_> {
         let since = state.watermark.filter(|_| is_known);
         let commented = state.comments_watermark.filter(|_| is_known);
         let (issues, warnings, comments) = (Vec::new(), Vec::new(), Comments::default());
-        let mut batch = Batch { directory, issues, watermark: since, comments, warnings };
+        let mut batch = Batch {
+            directory,
+            issues,
+            watermark: since,
+            comments,
+            warnings,
+        };
         if let Some(ids) = &pull.only {
             batch.issues = self.tracker.fetch(ids).await?;
             batch.comments = self.read_comments(pull, &batch, commented).await?;
@@ -169,14 +187,25 @@ impl Sync<'_> {
                 break;
             }
             if page == MAX_PAGES {
-                let message = format!("{} has more than {MAX_PAGES} pages of changed issues", self.tracker.name());
+                let message = format!(
+                    "{} has more than {MAX_PAGES} pages of changed issues",
+                    self.tracker.name()
+                );
                 return Err(Error::new(Kind::TooLarge, message));
             }
         }
-        // A time in the future would hide every change until then. The tracker's clock counts, not the one here.
+        // A time in the future would hide every change until then. The tracker's clock counts, not
+        // the one here.
         let latest = self.tracker.now().unwrap_or(now);
-        let newest = batch.issues.iter().filter_map(|issue| issue.updated_at).max().map(|newest| newest.min(latest));
-        let seen = newest.and_then(|newest| newest.0.checked_sub(OVERLAP).ok()).map(Time);
+        let newest = batch
+            .issues
+            .iter()
+            .filter_map(|issue| issue.updated_at)
+            .max()
+            .map(|newest| newest.min(latest));
+        let seen = newest
+            .and_then(|newest| newest.0.checked_sub(OVERLAP).ok())
+            .map(Time);
         batch.watermark = since.max(seen);
         if since.is_none() {
             self.read_known(&mut batch).await?;
@@ -194,15 +223,16 @@ impl Sync<'_> {
         let failed = |error: helmdeck_forge::Error| Error::new(Kind::Settings, error.message);
         let active = self.project.issues().read().map_err(failed)?.issues;
         let known: HashSet<&str> = active.iter().filter_map(super::remote_id).collect();
-        let closed = batch
-            .issues
-            .iter_mut()
-            .filter(|issue| issue.state.kind == StateKind::Completed && known.contains(issue.id.as_str()));
+        let closed = batch.issues.iter_mut().filter(|issue| {
+            issue.state.kind == StateKind::Completed && known.contains(issue.id.as_str())
+        });
         for issue in closed.take(MAX_CLOSING) {
             match self.tracker.closed_by(issue).await {
                 Ok(commit) => issue.closed_by = commit,
                 // It is good to know, and no reason to keep the issue open here.
-                Err(error) => tracing::debug!(key = issue.key, %error, "the commit that closed it is not known"),
+                Err(error) => {
+                    tracing::debug!(key = issue.key, %error, "the commit that closed it is not known")
+                }
             }
         }
         Ok(())
@@ -215,7 +245,9 @@ impl Sync<'_> {
         let known = self.project.issues().read().map_err(failed)?.issues;
         let missing: Vec<(String, String)> = known
             .iter()
-            .filter_map(|issue| Some((super::remote_id(issue)?.to_owned(), issue.linear_id.clone())))
+            .filter_map(|issue| {
+                Some((super::remote_id(issue)?.to_owned(), issue.linear_id.clone()))
+            })
             .filter(|(id, _)| !read.contains(id.as_str()))
             .collect();
         if missing.is_empty() {
@@ -226,7 +258,10 @@ impl Sync<'_> {
         for (id, key) in missing {
             if !found.iter().any(|issue| issue.id == id) {
                 // Unknown is not gone: the key may not see it.
-                batch.warnings.push(format!("{key} is not visible in {} any more; it stays here", self.tracker.name()));
+                batch.warnings.push(format!(
+                    "{key} is not visible in {} any more; it stays here",
+                    self.tracker.name()
+                ));
             }
         }
         batch.issues.extend(found);

@@ -6,7 +6,9 @@ use std::time::Duration;
 use helmdeck_core::jitter::jittered;
 use helmdeck_forge::issues::{Issue, Scope};
 use helmdeck_forge::{Result, Time};
-use helmdeck_forge_documents::tracking::{Base, Field, Fields, Operation, OperationKind, Outbox, Value};
+use helmdeck_forge_documents::tracking::{
+    Base, Field, Fields, Operation, OperationKind, Outbox, Value,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
@@ -100,7 +102,8 @@ impl From<helmdeck_forge::Error> for Trouble {
 impl Sync<'_> {
     /// Delivers new issues, changed fields and comments.
     ///
-    /// Each issue is read again just before it is changed. A failed operation does not hold up other issues.
+    /// Each issue is read again just before it is changed. A failed operation does not hold up
+    /// other issues.
     ///
     /// # Errors
     /// The errors of the tracker before anything is sent; `Locked`, `Corrupt`; errors from writing.
@@ -113,7 +116,10 @@ impl Sync<'_> {
         self.project.check_not_paused()?;
         let directory = self.tracker.identify().await?;
         let mapping = self.mapping(&directory);
-        let mut pushed = Pushed { dry_run: push.dry_run, ..Pushed::default() };
+        let mut pushed = Pushed {
+            dry_run: push.dry_run,
+            ..Pushed::default()
+        };
         if push.dry_run {
             let mut waiting = Outbox::read(self.project.files())?.waiting;
             self.plan_creations(&mapping, &directory.team, &mut waiting)?;
@@ -130,10 +136,12 @@ impl Sync<'_> {
         }
         let files = self.project.files();
         self.replan(|waiting| self.plan_creations(&mapping, &directory.team, waiting))?;
-        self.drain(&mapping, &directory.team, true, &mut pushed).await?;
+        self.drain(&mapping, &directory.team, true, &mut pushed)
+            .await?;
         if pushed.stopped.is_none() {
             self.replan(|waiting| self.plan_updates(&mapping, waiting))?;
-            self.drain(&mapping, &directory.team, false, &mut pushed).await?;
+            self.drain(&mapping, &directory.team, false, &mut pushed)
+                .await?;
         }
         pushed.waiting = Outbox::read(files)?.waiting.len();
         pushed.conflicts = self.store().state()?.conflicts.len();
@@ -148,18 +156,31 @@ impl Sync<'_> {
         plan(&mut planned)?;
         Outbox::edit(files, |waiting| {
             let known: HashSet<&str> = before.iter().map(|one| one.op_id.as_str()).collect();
-            planned.extend(waiting.iter().filter(|one| !known.contains(one.op_id.as_str())).cloned());
+            planned.extend(
+                waiting
+                    .iter()
+                    .filter(|one| !known.contains(one.op_id.as_str()))
+                    .cloned(),
+            );
             *waiting = planned;
         })
     }
 
     /// Adds a creation for each local issue that has none.
-    fn plan_creations(&self, mapping: &Mapping<'_>, team: &str, waiting: &mut Vec<Operation>) -> Result<()> {
+    fn plan_creations(
+        &self,
+        mapping: &Mapping<'_>,
+        team: &str,
+        waiting: &mut Vec<Operation>,
+    ) -> Result<()> {
         let now = self.project.environment().now().seconds();
         let mut all = self.project.issues().read()?.issues;
         let closed = self.closed_local()?;
         let active: HashSet<&str> = all.iter().map(|issue| issue.linear_id.as_str()).collect();
-        let closed: Vec<Issue> = closed.into_iter().filter(|one| !active.contains(one.linear_id.as_str())).collect();
+        let closed: Vec<Issue> = closed
+            .into_iter()
+            .filter(|one| !active.contains(one.linear_id.as_str()))
+            .collect();
         all.extend(closed);
         for issue in all {
             if !is_local(&issue.linear_id) {
@@ -173,14 +194,18 @@ impl Sync<'_> {
                 .filter(|(field, _)| !matches!(field, Field::Parent | Field::BlockedBy))
                 .map(|(field, value)| (field, Some(value)))
                 .collect();
-            match waiting.iter_mut().find(|one| one.kind == OperationKind::Create && one.op_id == id) {
+            match waiting
+                .iter_mut()
+                .find(|one| one.kind == OperationKind::Create && one.op_id == id)
+            {
                 Some(known) if known.sent || known.patch == patch => {}
                 Some(known) => {
                     known.patch = patch;
                     (known.attempts, known.next_at, known.stopped) = (0, None, false);
                 }
                 None => {
-                    let mut operation = Operation::new(id, OperationKind::Create, issue.stem().to_owned(), now);
+                    let mut operation =
+                        Operation::new(id, OperationKind::Create, issue.stem().to_owned(), now);
                     operation.patch = patch;
                     waiting.push(operation);
                 }
@@ -195,24 +220,47 @@ impl Sync<'_> {
         let bases = self.store().bases()?;
         let conflicts = self.store().state()?.conflicts;
         let mut all = self.project.issues().read()?.issues;
-        let closed = self.project.issues().list(Scope::Done)?.issues.into_iter().map(|item| item.issue);
+        let closed = self
+            .project
+            .issues()
+            .list(Scope::Done)?
+            .issues
+            .into_iter()
+            .map(|item| item.issue);
         let active: HashSet<String> = all.iter().map(|issue| issue.linear_id.clone()).collect();
         all.extend(closed.filter(|issue| !active.contains(&issue.linear_id)));
         for issue in all {
-            let Some(base) = remote_id(&issue).and_then(|id| bases.get(id)) else { continue };
+            let Some(base) = remote_id(&issue).and_then(|id| bases.get(id)) else {
+                continue;
+            };
             let ours = mapping.ours(&issue);
-            let in_conflict =
-                |field: Field| conflicts.iter().any(|one| one.key == issue.linear_id && one.field == field);
+            let in_conflict = |field: Field| {
+                conflicts
+                    .iter()
+                    .any(|one| one.key == issue.linear_id && one.field == field)
+            };
             let is_changed = |field: &Field| match field {
                 Field::State => !mapping.is_same_state(ours.text(*field), base.fields.text(*field)),
                 _ => !same(ours.get(*field), base.fields.get(*field)),
             };
-            let fields = mapping.fields().iter().copied().filter(is_changed).filter(|field| !in_conflict(*field));
+            let fields = mapping
+                .fields()
+                .iter()
+                .copied()
+                .filter(is_changed)
+                .filter(|field| !in_conflict(*field));
             let fields: Vec<Field> = fields.collect();
-            let values = |of: &Fields| fields.iter().map(|field| (*field, of.get(*field).cloned())).collect();
-            let (patch, base): (BTreeMap<_, _>, BTreeMap<_, _>) = (values(&ours), values(&base.fields));
-            let known =
-                waiting.iter().position(|one| one.kind == OperationKind::Update && issue.answers_to(&one.issue));
+            let values = |of: &Fields| {
+                fields
+                    .iter()
+                    .map(|field| (*field, of.get(*field).cloned()))
+                    .collect()
+            };
+            let (patch, base): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                (values(&ours), values(&base.fields));
+            let known = waiting
+                .iter()
+                .position(|one| one.kind == OperationKind::Update && issue.answers_to(&one.issue));
             match known {
                 Some(at) if patch.is_empty() => drop(waiting.remove(at)),
                 Some(at) if waiting[at].patch != patch => {
@@ -225,7 +273,8 @@ impl Sync<'_> {
                 None => {
                     let now = environment.now().seconds();
                     let id = environment.uuid().to_string();
-                    let mut operation = Operation::new(id, OperationKind::Update, issue.linear_id, now);
+                    let mut operation =
+                        Operation::new(id, OperationKind::Update, issue.linear_id, now);
                     (operation.patch, operation.base) = (patch, base);
                     waiting.push(operation);
                 }
@@ -235,14 +284,22 @@ impl Sync<'_> {
     }
 
     /// Carries out the waiting operations that are due, in the order of each issue.
-    async fn drain(&self, mapping: &Mapping<'_>, team: &str, creations: bool, pushed: &mut Pushed) -> Result<()> {
+    async fn drain(
+        &self,
+        mapping: &Mapping<'_>,
+        team: &str,
+        creations: bool,
+        pushed: &mut Pushed,
+    ) -> Result<()> {
         let files = self.project.files();
         let mut held: HashSet<String> = HashSet::new();
         for operation in Outbox::read(files)?.waiting {
             if (operation.kind == OperationKind::Create) != creations {
                 continue;
             }
-            if !operation.is_due(self.project.environment().now()) || held.contains(&operation.issue) {
+            if !operation.is_due(self.project.environment().now())
+                || held.contains(&operation.issue)
+            {
                 held.insert(operation.issue.clone());
                 continue;
             }
@@ -253,7 +310,9 @@ impl Sync<'_> {
             };
             let trouble = match done {
                 Ok(delivered) => {
-                    Outbox::edit(files, |waiting| waiting.retain(|one| one.op_id != operation.op_id))?;
+                    Outbox::edit(files, |waiting| {
+                        waiting.retain(|one| one.op_id != operation.op_id)
+                    })?;
                     pushed.delivered.extend(delivered);
                     continue;
                 }
@@ -266,7 +325,10 @@ impl Sync<'_> {
                 Trouble::Tracker(error) => error,
             };
             // These are about the key or the tracker, not about this operation.
-            if matches!(error.kind, Kind::Auth | Kind::RateLimited | Kind::Unreachable) {
+            if matches!(
+                error.kind,
+                Kind::Auth | Kind::RateLimited | Kind::Unreachable
+            ) {
                 self.note_attempt(&operation, &error, false)?;
                 pushed.stopped = Some(error.message);
                 return Ok(());
@@ -285,7 +347,9 @@ impl Sync<'_> {
     fn note_attempt(&self, operation: &Operation, error: &Error, counts: bool) -> Result<()> {
         let now = self.project.environment().now();
         Outbox::edit(self.project.files(), |waiting| {
-            let Some(one) = waiting.iter_mut().find(|one| one.op_id == operation.op_id) else { return };
+            let Some(one) = waiting.iter_mut().find(|one| one.op_id == operation.op_id) else {
+                return;
+            };
             one.attempts += u32::from(counts);
             one.last_error = Some(error.message.clone());
             one.stopped = counts && error.kind.is_permanent();
@@ -294,8 +358,18 @@ impl Sync<'_> {
             }
             let step = FIRST_WAIT * 2_u32.pow(one.attempts.saturating_sub(1).min(10));
             let wait = error.retry_after.unwrap_or_default();
-            let wait = if counts { wait.max(jittered(step.min(LONGEST_WAIT), 0.75..=1.25)) } else { wait };
-            one.next_at = now.0.checked_add(wait).ok().map(Time).filter(|_| !wait.is_zero()).map(Time::seconds);
+            let wait = if counts {
+                wait.max(jittered(step.min(LONGEST_WAIT), 0.75..=1.25))
+            } else {
+                wait
+            };
+            one.next_at = now
+                .0
+                .checked_add(wait)
+                .ok()
+                .map(Time)
+                .filter(|_| !wait.is_zero())
+                .map(Time::seconds);
         })
     }
 
@@ -306,19 +380,31 @@ impl Sync<'_> {
         operation: &Operation,
     ) -> Result<Option<Delivered>, Trouble> {
         let find = || -> Result<Option<Issue>> {
-            Ok(self.find_issue(&operation.issue)?.filter(|issue| issue.stem() == operation.issue))
+            Ok(self
+                .find_issue(&operation.issue)?
+                .filter(|issue| issue.stem() == operation.issue))
         };
         // It has a key by now.
         if find()?.is_none() && !operation.sent {
             return Ok(None);
         }
-        let id = Uuid::parse_str(&operation.op_id)
-            .map_err(|_| Error::new(Kind::Shape, format!("the operation {:?} has no valid id", operation.op_id)))?;
+        let id = Uuid::parse_str(&operation.op_id).map_err(|_| {
+            Error::new(
+                Kind::Shape,
+                format!("the operation {:?} has no valid id", operation.op_id),
+            )
+        })?;
         let fields = values(&operation.patch);
         let mut edit = mapping.creation(&fields)?;
-        edit.description = Some(crate::mark::add(edit.description.as_deref().unwrap_or_default(), id));
+        edit.description = Some(crate::mark::add(
+            edit.description.as_deref().unwrap_or_default(),
+            id,
+        ));
         Outbox::edit(self.project.files(), |waiting| {
-            waiting.iter_mut().filter(|one| one.op_id == operation.op_id).for_each(|one| one.sent = true);
+            waiting
+                .iter_mut()
+                .filter(|one| one.op_id == operation.op_id)
+                .for_each(|one| one.sent = true);
         })?;
         let remote = self.tracker.create(id, &edit).await?;
         if let Some(issue) = find()? {
@@ -340,30 +426,59 @@ impl Sync<'_> {
         team: &str,
         operation: &Operation,
     ) -> Result<Option<Delivered>, Trouble> {
-        let Some(issue) = self.find_issue(&operation.issue)? else { return Ok(None) };
-        let Some(id) = remote_id(&issue) else { return Err(Trouble::TooEarly) };
+        let Some(issue) = self.find_issue(&operation.issue)? else {
+            return Ok(None);
+        };
+        let Some(id) = remote_id(&issue) else {
+            return Err(Trouble::TooEarly);
+        };
         let remote = self.fetch_one(id, &issue.linear_id).await?;
         // What changed there is taken over first; what is left is ours alone.
-        self.settle(mapping, team, std::slice::from_ref(&remote), HashMap::new(), false)?;
-        let Some(issue) = self.find_issue(&remote.key)? else { return Ok(None) };
+        self.settle(
+            mapping,
+            team,
+            std::slice::from_ref(&remote),
+            HashMap::new(),
+            false,
+        )?;
+        let Some(issue) = self.find_issue(&remote.key)? else {
+            return Ok(None);
+        };
         let bases = self.store().bases()?;
-        let Some(base) = bases.get(id) else { return Ok(None) };
+        let Some(base) = bases.get(id) else {
+            return Ok(None);
+        };
         let ours = mapping.ours(&issue);
         let theirs = mapping.theirs(&remote, &[&ours, &base.fields]);
         let merged = merge(&base.fields, &ours, &theirs, &mapping.known_fields(&remote));
         let mut edit = mapping.edit(&merged.fields, &merged.push, &remote)?;
         if merged.push.contains(&Field::Parent) {
             let parent = merged.fields.text(Field::Parent);
-            edit.parent = Some(if parent.is_empty() { None } else { Some(self.id_of(parent)?) });
+            edit.parent = Some(if parent.is_empty() {
+                None
+            } else {
+                Some(self.id_of(parent)?)
+            });
         }
-        let (wanted, had) = (merged.fields.names(Field::BlockedBy), theirs.names(Field::BlockedBy));
+        let (wanted, had) = (
+            merged.fields.names(Field::BlockedBy),
+            theirs.names(Field::BlockedBy),
+        );
         let mut relations: Vec<(String, bool)> = Vec::new();
         if merged.push.contains(&Field::BlockedBy) {
             for key in wanted.difference(&had) {
                 relations.push((self.id_of(key)?, true));
             }
-            let gone = |relation: &&tracker::Relation| had.contains(&relation.key) && !wanted.contains(&relation.key);
-            relations.extend(remote.relations.iter().filter(gone).map(|relation| (relation.blocker.clone(), false)));
+            let gone = |relation: &&tracker::Relation| {
+                had.contains(&relation.key) && !wanted.contains(&relation.key)
+            };
+            relations.extend(
+                remote
+                    .relations
+                    .iter()
+                    .filter(gone)
+                    .map(|relation| (relation.blocker.clone(), false)),
+            );
         }
         let mut after = remote.clone();
         if !edit.is_empty() {
@@ -380,18 +495,38 @@ impl Sync<'_> {
         for field in &merged.push {
             fields.set(*field, merged.fields.get(*field).cloned());
         }
-        self.settle_one(mapping, team, &after, Base::new(after.id.clone(), after.key.clone(), fields))?;
+        self.settle_one(
+            mapping,
+            team,
+            &after,
+            Base::new(after.id.clone(), after.key.clone(), fields),
+        )?;
         let fields: Vec<Field> = merged.push.into_iter().collect();
-        let delivered = Delivered { kind: OperationKind::Update, key: after.key, was: None, fields };
+        let delivered = Delivered {
+            kind: OperationKind::Update,
+            key: after.key,
+            was: None,
+            fields,
+        };
         Ok(Some(delivered).filter(|delivered| !delivered.fields.is_empty()))
     }
 
     async fn comment(&self, operation: &Operation) -> Result<Option<Delivered>, Trouble> {
-        let Some(issue) = self.find_issue(&operation.issue)? else { return Ok(None) };
-        let Some(id) = remote_id(&issue) else { return Err(Trouble::TooEarly) };
-        let comment = Uuid::parse_str(&operation.op_id)
-            .map_err(|_| Error::new(Kind::Shape, format!("the operation {:?} has no valid id", operation.op_id)))?;
-        self.tracker.comment(id, comment, operation.body.as_deref().unwrap_or_default()).await?;
+        let Some(issue) = self.find_issue(&operation.issue)? else {
+            return Ok(None);
+        };
+        let Some(id) = remote_id(&issue) else {
+            return Err(Trouble::TooEarly);
+        };
+        let comment = Uuid::parse_str(&operation.op_id).map_err(|_| {
+            Error::new(
+                Kind::Shape,
+                format!("the operation {:?} has no valid id", operation.op_id),
+            )
+        })?;
+        self.tracker
+            .comment(id, comment, operation.body.as_deref().unwrap_or_default())
+            .await?;
         Ok(Some(Delivered {
             kind: OperationKind::Comment,
             key: issue.linear_id.clone(),
@@ -410,22 +545,43 @@ impl Sync<'_> {
     }
 
     async fn fetch_one(&self, id: &str, key: &str) -> Result<tracker::Issue, Error> {
-        let found = self.tracker.fetch(&[id.to_owned()]).await?.into_iter().find(|issue| issue.id == id);
+        let found = self
+            .tracker
+            .fetch(&[id.to_owned()])
+            .await?
+            .into_iter()
+            .find(|issue| issue.id == id);
         found.ok_or_else(|| {
-            let message = format!("{} has no {key} any more, or the key may not see it", self.tracker.name());
+            let message = format!(
+                "{} has no {key} any more, or the key may not see it",
+                self.tracker.name()
+            );
             Error::new(Kind::NotFound, message)
         })
     }
 
     /// Returns the id in the tracker of an issue that another one names.
     fn id_of(&self, key: &str) -> Result<String, Trouble> {
-        let unknown = || Error::new(Kind::Settings, format!("{key} is not known here: pull it first"));
+        let unknown = || {
+            Error::new(
+                Kind::Settings,
+                format!("{key} is not known here: pull it first"),
+            )
+        };
         let issue = self.find_issue(key)?.ok_or_else(unknown)?;
-        remote_id(&issue).map(str::to_owned).ok_or_else(|| unknown().into())
+        remote_id(&issue)
+            .map(str::to_owned)
+            .ok_or_else(|| unknown().into())
     }
 
     /// Merges the answer of the tracker in, with the values that both sides have now.
-    fn settle_one(&self, mapping: &Mapping<'_>, team: &str, remote: &tracker::Issue, base: Base) -> Result<()> {
+    fn settle_one(
+        &self,
+        mapping: &Mapping<'_>,
+        team: &str,
+        remote: &tracker::Issue,
+        base: Base,
+    ) -> Result<()> {
         let bases = HashMap::from([(remote.id.clone(), base.clone())]);
         let outcome = self.settle(mapping, team, std::slice::from_ref(remote), bases, false)?;
         if outcome.settled.is_empty() {
@@ -437,5 +593,10 @@ impl Sync<'_> {
 }
 
 fn values(patch: &BTreeMap<Field, Option<Value>>) -> Fields {
-    Fields(patch.iter().filter_map(|(field, value)| Some((*field, value.clone()?))).collect())
+    Fields(
+        patch
+            .iter()
+            .filter_map(|(field, value)| Some((*field, value.clone()?)))
+            .collect(),
+    )
 }

@@ -59,25 +59,36 @@ impl Sync<'_> {
         self.rename(team, batch, dry_run, &mut outcome)?;
         self.settle_closed(mapping, batch, &mut known, dry_run, &mut outcome)?;
         let mut active = if dry_run { Some(issues.read()?) } else { None };
-        let closed: BTreeSet<String> =
-            issues.list(Scope::Done)?.issues.into_iter().map(|item| item.issue.linear_id).collect();
+        let closed: BTreeSet<String> = issues
+            .list(Scope::Done)?
+            .issues
+            .into_iter()
+            .map(|item| item.issue.linear_id)
+            .collect();
         let work = |active: &mut Active, fields: &'static [Field]| -> Vec<Settled> {
             let mapping = mapping.only(fields);
-            batch.iter().filter_map(|remote| one(active, &mapping, team, remote, &known, &closed)).collect()
+            batch
+                .iter()
+                .filter_map(|remote| one(active, &mapping, team, remote, &known, &closed))
+                .collect()
         };
         outcome.settled = match &mut active {
             Some(active) => work(active, mapping.fields()),
             None => match issues.apply(|active| Ok(work(active, mapping.fields()))) {
-                // The tracker allows issues that wait for each other; here nothing could be started then.
+                // The tracker allows issues that wait for each other; here nothing could be started
+                // then.
                 Err(error) if error.code == "E_CYCLE" => {
-                    outcome.warnings.push(format!("blockers are not taken over: {}", error.message));
+                    outcome
+                        .warnings
+                        .push(format!("blockers are not taken over: {}", error.message));
                     issues.apply(|active| Ok(work(active, crate::mapping::WITHOUT_BLOCKERS)))?
                 }
                 other => other?,
             },
         };
         if !dry_run {
-            // After the issues: a base that is newer than its issue would undo the tracker's change.
+            // After the issues: a base that is newer than its issue would undo the tracker's
+            // change.
             for settled in &outcome.settled {
                 self.store().put_base(&Base::new(
                     settled.id.clone(),
@@ -92,23 +103,41 @@ impl Sync<'_> {
     }
 
     /// Gives issues the keys that the tracker has for them.
-    fn rename(&self, team: &str, batch: &[tracker::Issue], dry_run: bool, outcome: &mut Outcome) -> Result<()> {
+    fn rename(
+        &self,
+        team: &str,
+        batch: &[tracker::Issue],
+        dry_run: bool,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
         let mut all = self.project.issues().read()?.issues;
         all.extend(self.closed_local()?);
         let created: HashMap<String, String> = all
             .iter()
             .filter(|issue| is_local(&issue.linear_id))
-            .map(|issue| (creation_id(team, issue).to_string(), issue.linear_id.clone()))
+            .map(|issue| {
+                (
+                    creation_id(team, issue).to_string(),
+                    issue.linear_id.clone(),
+                )
+            })
             .collect();
         for remote in batch {
             let mark = crate::mark::id(&remote.description).map(|id| id.to_string());
-            let made = created.get(&remote.id).or_else(|| created.get(mark.as_ref()?));
+            let made = created
+                .get(&remote.id)
+                .or_else(|| created.get(mark.as_ref()?));
             let is = |issue: &&Issue| {
                 issue.linear_id != remote.key
-                    && (made == Some(&issue.linear_id) || remote_id(issue) == Some(remote.id.as_str()))
+                    && (made == Some(&issue.linear_id)
+                        || remote_id(issue) == Some(remote.id.as_str()))
             };
-            let Some(old) = all.iter().find(is) else { continue };
-            outcome.renamed.push((old.linear_id.clone(), remote.key.clone()));
+            let Some(old) = all.iter().find(is) else {
+                continue;
+            };
+            outcome
+                .renamed
+                .push((old.linear_id.clone(), remote.key.clone()));
             if !dry_run {
                 self.take_key(old, remote)?;
             }
@@ -118,8 +147,16 @@ impl Sync<'_> {
 
     /// Returns the closed issues that the tracker does not have.
     pub(super) fn closed_local(&self) -> Result<Vec<Issue>> {
-        let closed = self.project.issues().list(Scope::Done)?.issues.into_iter().map(|item| item.issue);
-        Ok(closed.filter(|issue| is_local(&issue.linear_id) && issue.is_over()).collect())
+        let closed = self
+            .project
+            .issues()
+            .list(Scope::Done)?
+            .issues
+            .into_iter()
+            .map(|item| item.issue);
+        Ok(closed
+            .filter(|issue| is_local(&issue.linear_id) && issue.is_over())
+            .collect())
     }
 
     /// Renames an issue, a closed one too.
@@ -141,12 +178,22 @@ impl Sync<'_> {
             return issues.rename(&old.linear_id, key).map(drop);
         }
         issues.apply(|active| {
-            active.issues.retain(|issue| issue.linear_id != old.linear_id);
-            if let Some(issue) = active.issues.iter_mut().find(|issue| issue.linear_id == *key) {
+            active
+                .issues
+                .retain(|issue| issue.linear_id != old.linear_id);
+            if let Some(issue) = active
+                .issues
+                .iter_mut()
+                .find(|issue| issue.linear_id == *key)
+            {
                 absorb(issue, old);
             }
             for issue in &mut active.issues {
-                for blocker in issue.blocked_by.iter_mut().filter(|blocker| **blocker == old.linear_id) {
+                for blocker in issue
+                    .blocked_by
+                    .iter_mut()
+                    .filter(|blocker| **blocker == old.linear_id)
+                {
                     key.clone_into(blocker);
                 }
                 if let Some(trace) = &mut issue.memory_trace
@@ -159,7 +206,8 @@ impl Sync<'_> {
         })
     }
 
-    /// Merges into issues of the history: an issue that was opened again in the tracker is opened again here.
+    /// Merges into issues of the history: an issue that was opened again in the tracker is opened
+    /// again here.
     fn settle_closed(
         &self,
         mapping: &Mapping<'_>,
@@ -175,26 +223,44 @@ impl Sync<'_> {
             let is = |remote: &&tracker::Issue| {
                 remote.key == closed.linear_id || remote_id(&closed) == Some(remote.id.as_str())
             };
-            let Some(remote) = batch.iter().find(is) else { continue };
-            if active.issues.iter().any(|issue| issue.linear_id == closed.linear_id) {
+            let Some(remote) = batch.iter().find(is) else {
+                continue;
+            };
+            if active
+                .issues
+                .iter()
+                .any(|issue| issue.linear_id == closed.linear_id)
+            {
                 continue;
             }
-            let Some(base) = bases.get_mut(&remote.id) else { continue };
+            let Some(base) = bases.get_mut(&remote.id) else {
+                continue;
+            };
             let ours = mapping.ours(&closed);
             let theirs = mapping.theirs(remote, &[&ours, &base.fields]);
             let common = common(&closed, &base.fields, &ours, &theirs);
             let merged = merge(&common, &ours, &theirs, &mapping.known_fields(remote));
             let state = merged.fields.text(Field::State);
-            if !state_is_over(state) && !merged.conflicts.contains(&Field::State) && !remote.state.kind.is_over() {
+            if !state_is_over(state)
+                && !merged.conflicts.contains(&Field::State)
+                && !remote.state.kind.is_over()
+            {
                 outcome.reopened.push(closed.linear_id.clone());
                 if !dry_run {
                     self.reopen(&closed.linear_id)?;
-                    base.fields.set(Field::State, Some(Value::Text(OPEN.to_owned())));
+                    base.fields
+                        .set(Field::State, Some(Value::Text(OPEN.to_owned())));
                 }
             } else if !dry_run {
                 // It stays closed, and follows what people edit in the tracker.
-                issues.amend_closed(&closed.linear_id, |issue| mapping.write(issue, &merged.fields))?;
-                self.store().put_base(&Base::new(remote.id.clone(), remote.key.clone(), merged.base))?;
+                issues.amend_closed(&closed.linear_id, |issue| {
+                    mapping.write(issue, &merged.fields)
+                })?;
+                self.store().put_base(&Base::new(
+                    remote.id.clone(),
+                    remote.key.clone(),
+                    merged.base,
+                ))?;
             }
         }
         Ok(())
@@ -203,9 +269,15 @@ impl Sync<'_> {
     /// Opens an issue again because the tracker did. The tracker needs no comment about it.
     fn reopen(&self, key: &str) -> Result<()> {
         let files = self.project.files();
-        let before: BTreeSet<String> = Outbox::read(files)?.waiting.into_iter().map(|one| one.op_id).collect();
+        let before: BTreeSet<String> = Outbox::read(files)?
+            .waiting
+            .into_iter()
+            .map(|one| one.op_id)
+            .collect();
         self.project.issues().reopen(key)?;
-        Outbox::edit(files, |waiting| waiting.retain(|one| before.contains(&one.op_id)))
+        Outbox::edit(files, |waiting| {
+            waiting.retain(|one| before.contains(&one.op_id))
+        })
     }
 
     fn note_conflicts(&self, settled: &[Settled]) -> Result<()> {
@@ -213,10 +285,19 @@ impl Sync<'_> {
         let state = self.store().state()?;
         let mut conflicts: Vec<Conflict> = Vec::new();
         let seen: BTreeSet<&str> = settled.iter().map(|one| one.key.as_str()).collect();
-        conflicts.extend(state.conflicts.iter().filter(|one| !seen.contains(one.key.as_str())).cloned());
+        conflicts.extend(
+            state
+                .conflicts
+                .iter()
+                .filter(|one| !seen.contains(one.key.as_str()))
+                .cloned(),
+        );
         for one in settled {
             for field in &one.merged.conflicts {
-                let before = state.conflicts.iter().find(|known| known.key == one.key && known.field == *field);
+                let before = state
+                    .conflicts
+                    .iter()
+                    .find(|known| known.key == one.key && known.field == *field);
                 conflicts.push(Conflict {
                     key: one.key.clone(),
                     field: *field,
@@ -240,7 +321,11 @@ impl Sync<'_> {
             if !(one.is_over && settled && state_is_over(one.merged.fields.text(Field::State))) {
                 continue;
             }
-            let what = if one.is_cancelled { "cancelled" } else { "completed" };
+            let what = if one.is_cancelled {
+                "cancelled"
+            } else {
+                "completed"
+            };
             let done = Done {
                 anyway: Some(format!("it was {what} in {}", self.tracker.name())),
                 cancelled: one.is_cancelled,
@@ -249,7 +334,9 @@ impl Sync<'_> {
             };
             match self.project.issues().done(&one.key, &done, None) {
                 Ok(_) => outcome.closed.push(one.key.clone()),
-                Err(error) => outcome.warnings.push(format!("{} stays active: {}", one.key, error.message)),
+                Err(error) => outcome
+                    .warnings
+                    .push(format!("{} stays active: {}", one.key, error.message)),
             }
         }
         Ok(())
@@ -269,19 +356,32 @@ fn one(
         .issues
         .iter()
         .position(|issue| issue.linear_id == remote.key)
-        .or_else(|| active.issues.iter().position(|issue| remote_id(issue) == Some(remote.id.as_str())));
+        .or_else(|| {
+            active
+                .issues
+                .iter()
+                .position(|issue| remote_id(issue) == Some(remote.id.as_str()))
+        });
     let is_over = remote.state.kind.is_over();
     let is_new = position.is_none();
-    if is_new && (is_over || remote.archived || remote.team != team || closed.contains(&remote.key)) {
+    if is_new && (is_over || remote.archived || remote.team != team || closed.contains(&remote.key))
+    {
         return None;
     }
     let known = mapping.known_fields(remote);
-    let mut fresh = Issue { linear_id: remote.key.clone(), ..Issue::default() };
+    let mut fresh = Issue {
+        linear_id: remote.key.clone(),
+        ..Issue::default()
+    };
     let issue = match position {
         Some(at) => &mut active.issues[at],
         None => &mut fresh,
     };
-    let ours = if is_new { Fields::default() } else { mapping.ours(issue) };
+    let ours = if is_new {
+        Fields::default()
+    } else {
+        mapping.ours(issue)
+    };
     let stored = bases.get(&remote.id).map(|base| &base.fields);
     let near: Vec<&Fields> = std::iter::once(&ours).chain(stored).collect();
     let theirs = mapping.theirs(remote, &near);
@@ -318,8 +418,9 @@ fn one(
 
 /// Returns the values that both sides had last, for a clone that synchronised the issue before.
 ///
-/// Git may have brought the reading of another clone meanwhile, an older or a newer one. It is no change of anybody's:
-/// pushed as one, it would undo what the tracker has, and two clones could do so for ever.
+/// Git may have brought the reading of another clone meanwhile, an older or a newer one. It is no
+/// change of anybody's: pushed as one, it would undo what the tracker has, and two clones could do
+/// so for ever.
 fn common(issue: &Issue, stored: &Fields, ours: &Fields, theirs: &Fields) -> Fields {
     match remote_text(issue, "synced") {
         Some(synced) if synced != stored.digest() => {
@@ -334,7 +435,10 @@ fn common(issue: &Issue, stored: &Fields, ours: &Fields, theirs: &Fields) -> Fie
     }
     let edited = changed_here(issue);
     let mut base = stored.clone();
-    for field in Field::ALL.into_iter().filter(|field| is_plain(*field) && !edited.contains(field.name())) {
+    for field in Field::ALL
+        .into_iter()
+        .filter(|field| is_plain(*field) && !edited.contains(field.name()))
+    {
         base.set(field, ours.get(field).cloned());
     }
     base
@@ -342,7 +446,10 @@ fn common(issue: &Issue, stored: &Fields, ours: &Fields, theirs: &Fields) -> Fie
 
 /// Says whether an issue notes changes of a field in [`CHANGED`].
 const fn is_plain(field: Field) -> bool {
-    !matches!(field, Field::Labels | Field::Parent | Field::BlockedBy | Field::Criteria)
+    !matches!(
+        field,
+        Field::Labels | Field::Parent | Field::BlockedBy | Field::Criteria
+    )
 }
 
 /// Returns the values that both sides had last, as far as a clone can know that never synchronised.
@@ -356,7 +463,13 @@ fn guess(issue: &Issue, ours: &Fields, theirs: &Fields) -> Fields {
         return theirs.clone();
     }
     let same = |(field, value): &(&Field, &Value)| theirs.get(**field) == Some(*value);
-    Fields(ours.0.iter().filter(same).map(|(field, value)| (*field, value.clone())).collect())
+    Fields(
+        ours.0
+            .iter()
+            .filter(same)
+            .map(|(field, value)| (*field, value.clone()))
+            .collect(),
+    )
 }
 
 /// Notes in an issue what people need to know of its counterpart.
@@ -373,7 +486,10 @@ fn note(
     let is_archived = remote.archived;
     let moved = (remote.team != team).then_some(remote.team.as_str());
     let has = |name: &str| remote_text(issue, name);
-    let was_archived = issue.remote.as_ref().is_some_and(|remote| remote.0.get("archived") == Some(&Json::Bool(true)));
+    let was_archived = issue
+        .remote
+        .as_ref()
+        .is_some_and(|remote| remote.0.get("archived") == Some(&Json::Bool(true)));
     let same = has("id") == Some(remote.id.as_str())
         && has("synced") == Some(digest.as_str())
         && has("team") == moved
@@ -391,8 +507,14 @@ fn note(
     set("id", text(&remote.id));
     set("synced", text(&digest));
     let names: Vec<Json> = undelivered.into_iter().map(Json::String).collect();
-    set(CHANGED, Some(Json::Array(names)).filter(|names| *names != Json::Array(Vec::new())));
-    set("updated_at", remote.updated_at.and_then(|at| text(&at.to_string())));
+    set(
+        CHANGED,
+        Some(Json::Array(names)).filter(|names| *names != Json::Array(Vec::new())),
+    );
+    set(
+        "updated_at",
+        remote.updated_at.and_then(|at| text(&at.to_string())),
+    );
     set("team", moved.and_then(text));
     set("archived", is_archived.then_some(Json::Bool(true)));
     // It is a member of the issue now.
@@ -409,17 +531,43 @@ fn note(
 ///
 /// Those for which it has no place stay in it.
 fn undelivered(issue: &Issue, merged: &Merged, mapping: &Mapping<'_>) -> BTreeSet<String> {
-    let differ = merged.push.iter().chain(&merged.conflicts).copied().filter(|field| is_plain(*field));
-    let has_place = |field: Field| mapping.fields().contains(&field) && mapping.ours(issue).get(field).is_some();
-    let stays = changed_here(issue).into_iter().filter(|name| Field::of(name).is_some_and(|field| !has_place(field)));
-    differ.map(|field| field.name().to_owned()).chain(stays).collect()
+    let differ = merged
+        .push
+        .iter()
+        .chain(&merged.conflicts)
+        .copied()
+        .filter(|field| is_plain(*field));
+    let has_place = |field: Field| {
+        mapping.fields().contains(&field) && mapping.ours(issue).get(field).is_some()
+    };
+    let stays = changed_here(issue)
+        .into_iter()
+        .filter(|name| Field::of(name).is_some_and(|field| !has_place(field)));
+    differ
+        .map(|field| field.name().to_owned())
+        .chain(stays)
+        .collect()
 }
 
 /// Returns the fields that were changed here since the tracker was read, as an issue notes them.
 fn changed_here(issue: &Issue) -> BTreeSet<String> {
-    let names = issue.remote.as_ref().and_then(|remote| remote.0.get(CHANGED));
-    let Some(Json::Array(names)) = names else { return BTreeSet::new() };
-    names.iter().filter_map(|name| if let Json::String(name) = name { Some(name.clone()) } else { None }).collect()
+    let names = issue
+        .remote
+        .as_ref()
+        .and_then(|remote| remote.0.get(CHANGED));
+    let Some(Json::Array(names)) = names else {
+        return BTreeSet::new();
+    };
+    names
+        .iter()
+        .filter_map(|name| {
+            if let Json::String(name) = name {
+                Some(name.clone())
+            } else {
+                None
+            }
+        })
+        .collect()
 }
 
 /// Adds what only a second copy of an issue has.
@@ -433,7 +581,11 @@ fn absorb(issue: &mut Issue, copy: &Issue) {
         }
     }
     for criterion in &copy.acceptance_criteria {
-        if !issue.acceptance_criteria.iter().any(|known| known.text() == criterion.text()) {
+        if !issue
+            .acceptance_criteria
+            .iter()
+            .any(|known| known.text() == criterion.text())
+        {
             issue.acceptance_criteria.push(criterion.clone());
         }
     }
@@ -446,5 +598,9 @@ fn absorb(issue: &mut Issue, copy: &Issue) {
 
 /// Says whether nothing is left to do in a state.
 fn state_is_over(state: &str) -> bool {
-    Issue { state: Some(state.to_owned()), ..Issue::default() }.is_over()
+    Issue {
+        state: Some(state.to_owned()),
+        ..Issue::default()
+    }
+    .is_over()
 }

@@ -19,7 +19,10 @@ impl<'a> Store<'a> {
 
     /// Returns the state; that of a new clone if there is none.
     pub(super) fn state(&self) -> Result<SyncState> {
-        Ok(self.files.load::<SyncState>()?.map_or_else(SyncState::skeleton, |loaded| loaded.value))
+        Ok(self
+            .files
+            .load::<SyncState>()?
+            .map_or_else(SyncState::skeleton, |loaded| loaded.value))
     }
 
     pub(super) fn edit(&self, change: impl FnOnce(&mut SyncState)) -> Result<()> {
@@ -35,9 +38,13 @@ impl<'a> Store<'a> {
     pub(super) fn bases(&self) -> Result<HashMap<String, Base>> {
         let mut bases = HashMap::new();
         for entry in self.files.list(BASES)? {
-            let Some(path) = entry.name.strip_suffix(".json").and_then(base_path) else { continue };
+            let Some(path) = entry.name.strip_suffix(".json").and_then(base_path) else {
+                continue;
+            };
             match self.files.load_at::<Base>(&path) {
-                Ok(loaded) => bases.extend(loaded.map(|loaded| (loaded.value.id.clone(), loaded.value))),
+                Ok(loaded) => {
+                    bases.extend(loaded.map(|loaded| (loaded.value.id.clone(), loaded.value)))
+                }
                 Err(error) if error.category == Category::Corrupt => {
                     tracing::warn!(path, %error, "a base is damaged, and counts as absent");
                 }
@@ -48,9 +55,15 @@ impl<'a> Store<'a> {
     }
 
     pub(super) fn put_base(&self, base: &Base) -> Result<()> {
-        let path = base_path(&base.id)
-            .ok_or_else(|| Error::new(Category::Failed, "E_TRACKER_SHAPE", "an id of the tracker is no plain name"))?;
-        let text = json::print(base).map_err(|error| Error::new(Category::Failed, "E_FAILED", error.to_string()))?;
+        let path = base_path(&base.id).ok_or_else(|| {
+            Error::new(
+                Category::Failed,
+                "E_TRACKER_SHAPE",
+                "an id of the tracker is no plain name",
+            )
+        })?;
+        let text = json::print(base)
+            .map_err(|error| Error::new(Category::Failed, "E_FAILED", error.to_string()))?;
         if self.files.read(&path)?.as_ref() != Some(&text) {
             self.files.write(&path, &text)?;
         }

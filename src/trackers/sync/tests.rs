@@ -36,23 +36,44 @@ impl Clone {
     pub(super) fn new(mock: &Mock) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clone = Self::at(folder.path(), &mock.url(), mock.key());
-        Self { _folder: Some(folder), ..clone }
+        Self {
+            _folder: Some(folder),
+            ..clone
+        }
     }
 
     pub(super) fn at(root: &Path, url: &str, key: &str) -> Self {
         std::fs::create_dir_all(root.join(".forge")).unwrap();
         std::fs::write(root.join(".forge/config.toml"), CONFIG).unwrap();
         let clock = Arc::new(ManualClock::default());
-        clock.set(Timestamp(Time::parse("2026-06-01T12:00:00Z").unwrap().0.as_microsecond()));
-        let environment = ProjectEnvironment { clock: clock.clone(), ..ProjectEnvironment::default() };
+        clock.set(Timestamp(
+            Time::parse("2026-06-01T12:00:00Z")
+                .unwrap()
+                .0
+                .as_microsecond(),
+        ));
+        let environment = ProjectEnvironment {
+            clock: clock.clone(),
+            ..ProjectEnvironment::default()
+        };
         let project = Project::open(root, environment).unwrap().unwrap();
         let egress = Egress::new(helmdeck_egress::Config::default());
         let time: Arc<dyn Clock> = clock.clone();
-        let mut connection = Connection::new(egress, url.parse().unwrap(), Secret::new(key.to_owned()), time);
+        let mut connection = Connection::new(
+            egress,
+            url.parse().unwrap(),
+            Secret::new(key.to_owned()),
+            time,
+        );
         connection.retry_wait = Duration::from_millis(1);
         connection.patience = Duration::from_millis(200);
         let linear = Linear::new(connection, "SX9", false).unwrap();
-        Self { _folder: None, project, linear, clock }
+        Self {
+            _folder: None,
+            project,
+            linear,
+            clock,
+        }
     }
 
     pub(super) fn sync(&self) -> Sync<'_> {
@@ -61,7 +82,10 @@ impl Clone {
 
     pub(super) fn add(&self, title: &str) -> String {
         self.clock.advance(Duration::from_secs(1));
-        let add = Add { title: title.to_owned(), ..Add::default() };
+        let add = Add {
+            title: title.to_owned(),
+            ..Add::default()
+        };
         self.project.issues().add(&add).unwrap().issue.linear_id
     }
 
@@ -94,7 +118,9 @@ impl Clone {
                 if entry.file_type().unwrap().is_dir() {
                     folders.push(entry.path());
                 } else {
-                    all.push_str(&String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap()));
+                    all.push_str(&String::from_utf8_lossy(
+                        &std::fs::read(entry.path()).unwrap(),
+                    ));
                 }
             }
         }
@@ -103,7 +129,10 @@ impl Clone {
 }
 
 pub(super) fn titled(title: &str) -> Edit {
-    Edit { title: Some(title.to_owned()), ..Edit::default() }
+    Edit {
+        title: Some(title.to_owned()),
+        ..Edit::default()
+    }
 }
 
 #[track_caller]
@@ -127,21 +156,43 @@ async fn open_issues_are_pulled_with_their_fields() {
     });
     let clone = Clone::new(&mock);
     let pulled = clone.pull().await;
-    assert_eq!((pulled.added, pulled.read, pulled.conflicts), (vec!["SX9-1".to_owned()], 1, 0));
+    assert_eq!(
+        (pulled.added, pulled.read, pulled.conflicts),
+        (vec!["SX9-1".to_owned()], 1, 0)
+    );
     let issue = clone.issue("SX9-1");
     assert_eq!(
-        (issue.title.as_str(), issue.kind.as_deref(), issue.state.as_deref()),
+        (
+            issue.title.as_str(),
+            issue.kind.as_deref(),
+            issue.state.as_deref()
+        ),
         ("First", Some("bug"), Some("In Progress"))
     );
     assert_eq!(
-        (issue.priority, issue.assignee.as_deref(), issue.labels.as_slice()),
+        (
+            issue.priority,
+            issue.assignee.as_deref(),
+            issue.labels.as_slice()
+        ),
         (Some(2), Some("Grace"), ["ui".to_owned()].as_slice())
     );
-    assert_eq!(issue.acceptance_criteria.iter().map(|one| one.is_done()).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(
+        issue
+            .acceptance_criteria
+            .iter()
+            .map(|one| one.is_done())
+            .collect::<Vec<_>>(),
+        [false, true]
+    );
     assert!(issue.url.is_some() && remote_id(&issue).is_some());
     let again = clone.pull().await;
     assert_eq!((again.added.len(), again.changed.len()), (0, 0));
-    assert_eq!(clone.push().await, Pushed::default(), "nothing is to be pushed");
+    assert_eq!(
+        clone.push().await,
+        Pushed::default(),
+        "nothing is to be pushed"
+    );
     conforms(&mock);
 }
 
@@ -152,20 +203,41 @@ async fn local_issues_are_created_once_and_renamed() {
     let (one, two) = (clone.add("One"), clone.add("Two"));
     clone.set(
         &two,
-        &Edit { blocked_by: Some(vec![one.clone()]), criteria: Some(vec!["works".into()]), ..Edit::default() },
+        &Edit {
+            blocked_by: Some(vec![one.clone()]),
+            criteria: Some(vec!["works".into()]),
+            ..Edit::default()
+        },
     );
     let plan = clone.sync().push(&Push { dry_run: true }).await.unwrap();
-    assert_eq!((plan.delivered.len(), mock.with(|store| store.issues.len())), (2, 0));
+    assert_eq!(
+        (plan.delivered.len(), mock.with(|store| store.issues.len())),
+        (2, 0)
+    );
     let pushed = clone.push().await;
-    assert_eq!((pushed.failed.len(), pushed.waiting, pushed.delivered.len()), (0, 0, 3), "{pushed:?}");
-    assert_eq!(clone.issue(&one).linear_id, "SX9-1", "the old key is an alias");
+    assert_eq!(
+        (pushed.failed.len(), pushed.waiting, pushed.delivered.len()),
+        (0, 0, 3),
+        "{pushed:?}"
+    );
+    assert_eq!(
+        clone.issue(&one).linear_id,
+        "SX9-1",
+        "the old key is an alias"
+    );
     assert_eq!(clone.issue("SX9-2").blocked_by, ["SX9-1"]);
     assert_eq!(mock.issue("SX9-2").state, "Todo");
     assert!(mock.issue("SX9-2").description.contains("- [ ] works"));
     assert_eq!(mock.with(|store| store.relations.len()), 1);
     assert_eq!(clone.push().await, Pushed::default());
     assert_eq!(clone.pull().await.changed, Vec::new());
-    clone.set("SX9-2", &Edit { blocked_by: Some(Vec::new()), ..Edit::default() });
+    clone.set(
+        "SX9-2",
+        &Edit {
+            blocked_by: Some(Vec::new()),
+            ..Edit::default()
+        },
+    );
     clone.push().await;
     assert_eq!(mock.with(|store| store.relations.len()), 0);
     conforms(&mock);
@@ -179,7 +251,11 @@ async fn each_side_keeps_its_own_changes() {
     clone.pull().await;
     clone.set(
         "SX9-1",
-        &Edit { title: Some("Ours".into()), labels: Some(vec!["ui".into(), "only here".into()]), ..Edit::default() },
+        &Edit {
+            title: Some("Ours".into()),
+            labels: Some(vec!["ui".into(), "only here".into()]),
+            ..Edit::default()
+        },
     );
     mock.with(|store| {
         store.edit("SX9-1", |issue| {
@@ -191,11 +267,24 @@ async fn each_side_keeps_its_own_changes() {
     let pushed = clone.push().await;
     assert_eq!(pushed.delivered[0].fields, [Field::Title, Field::Labels]);
     let (ours, theirs) = (clone.issue("SX9-1"), mock.issue("SX9-1"));
-    assert_eq!((ours.priority, ours.description.as_deref()), (Some(1), Some("words of people")), "taken while pushing");
+    assert_eq!(
+        (ours.priority, ours.description.as_deref()),
+        (Some(1), Some("words of people")),
+        "taken while pushing"
+    );
     assert_eq!(theirs.title, "Ours");
     assert_eq!(theirs.labels, ["backend", "ui"].map(str::to_owned).into());
-    assert_eq!(ours.labels.iter().map(String::as_str).collect::<BTreeSet<_>>(), ["backend", "only here", "ui"].into());
-    assert_eq!((clone.pull().await.changed, clone.push().await), (Vec::new(), Pushed::default()));
+    assert_eq!(
+        ours.labels
+            .iter()
+            .map(String::as_str)
+            .collect::<BTreeSet<_>>(),
+        ["backend", "only here", "ui"].into()
+    );
+    assert_eq!(
+        (clone.pull().await.changed, clone.push().await),
+        (Vec::new(), Pushed::default())
+    );
     conforms(&mock);
 }
 
@@ -211,21 +300,48 @@ async fn different_values_on_both_sides_wait_for_a_person() {
         (Choice::Value("third".into()), "third", "third"),
     ] {
         let round = mock.count("Update");
-        let number = ["ours 0", "theirs 1", "third"].iter().position(|one| *one == ours).unwrap();
+        let number = ["ours 0", "theirs 1", "third"]
+            .iter()
+            .position(|one| *one == ours)
+            .unwrap();
         clone.set("SX9-1", &titled(&format!("ours {number}")));
         mock.with(|store| store.edit("SX9-1", |issue| issue.title = format!("theirs {number}")));
         let pushed = clone.push().await;
-        assert_eq!((pushed.conflicts, mock.count("Update")), (1, round), "nothing is pushed");
-        assert_eq!((clone.pull().await.conflicts, clone.push().await.conflicts), (1, 1));
+        assert_eq!(
+            (pushed.conflicts, mock.count("Update")),
+            (1, round),
+            "nothing is pushed"
+        );
+        assert_eq!(
+            (clone.pull().await.conflicts, clone.push().await.conflicts),
+            (1, 1)
+        );
         let conflict = clone.status().conflicts.remove(0);
-        assert_eq!((conflict.key.as_str(), conflict.field), ("SX9-1", Field::Title));
-        assert_eq!(conflict.theirs, Some(Value::Text(format!("theirs {number}"))));
+        assert_eq!(
+            (conflict.key.as_str(), conflict.field),
+            ("SX9-1", Field::Title)
+        );
+        assert_eq!(
+            conflict.theirs,
+            Some(Value::Text(format!("theirs {number}")))
+        );
         resolve(&clone.project, "SX9-1", Field::Title, &choice).unwrap();
         clone.push().await;
-        assert_eq!((clone.issue("SX9-1").title.as_str(), mock.issue("SX9-1").title.as_str()), (ours, theirs));
+        assert_eq!(
+            (
+                clone.issue("SX9-1").title.as_str(),
+                mock.issue("SX9-1").title.as_str()
+            ),
+            (ours, theirs)
+        );
         assert_eq!(clone.status().conflicts, Vec::new());
     }
-    assert_eq!(resolve(&clone.project, "SX9-1", Field::Title, &Choice::Ours).unwrap_err().code, "E_NOT_FOUND");
+    assert_eq!(
+        resolve(&clone.project, "SX9-1", Field::Title, &Choice::Ours)
+            .unwrap_err()
+            .code,
+        "E_NOT_FOUND"
+    );
     conforms(&mock);
 }
 
@@ -235,7 +351,11 @@ async fn completed_issues_go_to_the_history_on_both_sides() {
     mock.with(|store| (store.add("Theirs"), store.add("Ours"), store.add("Dropped")));
     let clone = Clone::new(&mock);
     clone.pull().await;
-    clone.project.issues().done("SX9-2", &helmdeck_forge::issues::Done::default(), None).unwrap();
+    clone
+        .project
+        .issues()
+        .done("SX9-2", &helmdeck_forge::issues::Done::default(), None)
+        .unwrap();
     clone.push().await;
     assert_eq!(mock.issue("SX9-2").state, "Done");
     mock.with(|store| {
@@ -250,7 +370,12 @@ async fn completed_issues_go_to_the_history_on_both_sides() {
     assert_eq!(clone.push().await, Pushed::default());
     mock.with(|store| store.edit("SX9-1", |issue| issue.state = "In Progress".into()));
     assert_eq!(clone.pull().await.reopened, ["SX9-1"]);
-    assert_eq!(clone.project.issues().read().unwrap().issues[0].state.as_deref(), Some("In Progress"));
+    assert_eq!(
+        clone.project.issues().read().unwrap().issues[0]
+            .state
+            .as_deref(),
+        Some("In Progress")
+    );
     assert_eq!(clone.push().await.delivered, Vec::new());
     assert_eq!(mock.issue("SX9-1").state, "In Progress");
     conforms(&mock);
@@ -259,22 +384,44 @@ async fn completed_issues_go_to_the_history_on_both_sides() {
 #[tokio::test]
 async fn moved_and_archived_issues_are_marked_and_kept() {
     let mock = Mock::start();
-    mock.with(|store| (store.add("Moves"), store.add("Archived"), store.add("Hidden")));
+    mock.with(|store| {
+        (
+            store.add("Moves"),
+            store.add("Archived"),
+            store.add("Hidden"),
+        )
+    });
     let clone = Clone::new(&mock);
     clone.pull().await;
     mock.with(|store| {
         store.edit("SX9-1", |issue| {
-            issue.earlier.push(std::mem::replace(&mut issue.key, "OPS-5".into()));
+            issue
+                .earlier
+                .push(std::mem::replace(&mut issue.key, "OPS-5".into()));
             issue.team = "OPS".into();
         });
         store.edit("SX9-2", |issue| issue.archived = true);
         store.issues.retain(|issue| issue.key != "SX9-3");
     });
-    let pulled = clone.sync().pull(&Pull { full: true, ..Pull::default() }).await.unwrap();
+    let pulled = clone
+        .sync()
+        .pull(&Pull {
+            full: true,
+            ..Pull::default()
+        })
+        .await
+        .unwrap();
     assert_eq!(pulled.renamed, [("SX9-1".to_owned(), "OPS-5".to_owned())]);
-    assert!(pulled.warnings[0].starts_with("SX9-3 is not visible"), "{:?}", pulled.warnings);
+    assert!(
+        pulled.warnings[0].starts_with("SX9-3 is not visible"),
+        "{:?}",
+        pulled.warnings
+    );
     let moved = clone.issue("SX9-1");
-    assert_eq!((moved.linear_id.as_str(), remote_text(&moved, "team")), ("OPS-5", Some("OPS")));
+    assert_eq!(
+        (moved.linear_id.as_str(), remote_text(&moved, "team")),
+        ("OPS-5", Some("OPS"))
+    );
     assert!(clone.texts().contains("\"archived\": true"));
     assert_eq!(clone.project.issues().read().unwrap().issues.len(), 3);
     conforms(&mock);

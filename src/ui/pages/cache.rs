@@ -26,10 +26,12 @@ const LIST: ListOf = ListOf {
 const SELECTS: [&str; 6] = ["all", "pack", "tag", "tenant", "subject", "session"];
 
 pub(super) fn routes() -> Router<Ui> {
-    Router::new().route("/ui/cache", page_at(|visit| Box::pin(list(visit)))).route(
-        "/ui/cache/purge",
-        page_at(|visit| Box::pin(preview(visit))).merge(form_at(|post| Box::pin(purge(post)))),
-    )
+    Router::new()
+        .route("/ui/cache", page_at(|visit| Box::pin(list(visit))))
+        .route(
+            "/ui/cache/purge",
+            page_at(|visit| Box::pin(preview(visit))).merge(form_at(|post| Box::pin(purge(post)))),
+        )
 }
 
 answer! {
@@ -81,8 +83,16 @@ answer! {
 impl Holder {
     /// URL of the list of its answers.
     fn path(&self) -> String {
-        let session = self.session.as_ref().map(|session| format!("&session={}", segment(session))).unwrap_or_default();
-        format!("/ui/cache?tenant={}&subject={}{session}", segment(&self.tenant), segment(&self.subject))
+        let session = self
+            .session
+            .as_ref()
+            .map(|session| format!("&session={}", segment(session)))
+            .unwrap_or_default();
+        format!(
+            "/ui/cache?tenant={}&subject={}{session}",
+            segment(&self.tenant),
+            segment(&self.subject)
+        )
     }
 }
 
@@ -119,8 +129,16 @@ impl CachePage {
     /// URL of the page that shows what a purge of this list's namespace deletes.
     fn purge_namespace(&self) -> String {
         let session = self.list.get("session");
-        let session = if session.is_empty() { String::new() } else { format!("&session={}", segment(session)) };
-        format!("/ui/cache/purge?tenant={}&subject={}{session}", segment(&self.tenant), segment(&self.subject))
+        let session = if session.is_empty() {
+            String::new()
+        } else {
+            format!("&session={}", segment(session))
+        };
+        format!(
+            "/ui/cache/purge?tenant={}&subject={}{session}",
+            segment(&self.tenant),
+            segment(&self.subject)
+        )
     }
 }
 
@@ -136,15 +154,29 @@ struct PurgePage {
 
 crate::frame::framed!(PurgePage);
 
-async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn list(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let answer = async {
         let list: Listed<EntryList> = LIST.read(&ui, &caller, &query).await?;
-        let or_own = |name: &str, own: &str| if list.get(name).is_empty() { own } else { list.get(name) }.to_owned();
+        let or_own = |name: &str, own: &str| {
+            if list.get(name).is_empty() {
+                own
+            } else {
+                list.get(name)
+            }
+            .to_owned()
+        };
         Ok(page(&CachePage {
             frame: Frame::new(LIST.title, LIST.place, &caller, &ui),
             tenant: or_own("tenant", caller.identity.tenant()),
             subject: or_own("subject", caller.identity.user()),
-            holders: ui.rest.get(&caller, "/api/v1/memory/namespaces?kind=cache&limit=20").await?,
+            holders: ui
+                .rest
+                .get(&caller, "/api/v1/memory/namespaces?kind=cache&limit=20")
+                .await?,
             list,
         }))
     };
@@ -180,18 +212,34 @@ fn described(selection: &Value) -> String {
     if let Some(tag) = selection["tag"].as_str() {
         return format!("all cached answers with the tag {tag}, of every caller");
     }
-    let session = owner["session"].as_str().map(|session| format!(" in session {session}")).unwrap_or_default();
-    format!("all cached answers of {}/{}{session}", text(&owner["tenant"]), text(&owner["subject"]))
+    let session = owner["session"]
+        .as_str()
+        .map(|session| format!(" in session {session}"))
+        .unwrap_or_default();
+    format!(
+        "all cached answers of {}/{}{session}",
+        text(&owner["tenant"]),
+        text(&owner["subject"])
+    )
 }
 
 /// Shows what a purge would delete, before it does.
-async fn preview(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn preview(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let state = super::State::of(&query);
     let selected = selection(|name| state.get(name).to_owned());
     let answer = async {
         let route = "/api/v1/memory/purge/preview";
-        let looked = ui.rest.send(&caller, Method::POST, route, Some(&selected)).await?;
-        let fields = SELECTS.iter().map(|name| (*name, state.get(name).to_owned()));
+        let looked = ui
+            .rest
+            .send(&caller, Method::POST, route, Some(&selected))
+            .await?;
+        let fields = SELECTS
+            .iter()
+            .map(|name| (*name, state.get(name).to_owned()));
         Ok(page(&PurgePage {
             frame: Frame::new("Purge", LIST.place, &caller, &ui),
             what: described(&selected),
@@ -204,13 +252,29 @@ async fn preview(Visit { ui, caller, query, .. }: Visit) -> Response {
 
 async fn purge(Post { ui, sent, .. }: Post) -> Response {
     let selected = selection(|name| sent.value(name).to_owned());
-    let purged = ui.rest.send(&sent.caller, Method::POST, "/api/v1/memory/purge", Some(&selected)).await;
+    let purged = ui
+        .rest
+        .send(
+            &sent.caller,
+            Method::POST,
+            "/api/v1/memory/purge",
+            Some(&selected),
+        )
+        .await;
     match purged.and_then(|answer| rest::read::<Value>(&answer)) {
         Ok(purged) => {
             let rows = shown::count(purged["rows"].as_u64().unwrap_or_default(), "answer");
-            let pending =
-                if purged["pending"] == true { " The store will delete the rest when it can be reached." } else { "" };
-            done(&ui, &sent.caller, "/ui/cache", &format!("Purged {rows}.{pending}"))
+            let pending = if purged["pending"] == true {
+                " The store will delete the rest when it can be reached."
+            } else {
+                ""
+            };
+            done(
+                &ui,
+                &sent.caller,
+                "/ui/cache",
+                &format!("Purged {rows}.{pending}"),
+            )
         }
         Err(failure) => failed(&ui, &sent.caller, LIST.place, &failure),
     }

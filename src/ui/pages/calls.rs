@@ -78,13 +78,25 @@ pub(super) struct CallRow<'a> {
 impl CallRow<'_> {
     /// Returns the id of the row: the same call has the same one from the list and from the stream.
     fn id(&self) -> String {
-        format!("call-{}-{}-{}", self.call.at.0.micros(), self.call.duration_us, self.call.pack)
+        format!(
+            "call-{}-{}-{}",
+            self.call.at.0.micros(),
+            self.call.duration_us,
+            self.call.pack
+        )
     }
 
     /// Returns the page with the cached answers of this caller and pack.
     fn cache_path(&self) -> String {
-        let Call { tenant, user, pack, .. } = self.call;
-        format!("/ui/cache?pack={}&tenant={}&subject={}", segment(pack), segment(tenant), segment(user))
+        let Call {
+            tenant, user, pack, ..
+        } = self.call;
+        format!(
+            "/ui/cache?pack={}&tenant={}&subject={}",
+            segment(pack),
+            segment(tenant),
+            segment(user)
+        )
     }
 }
 
@@ -99,17 +111,27 @@ crate::frame::framed!(CallsPage);
 
 impl CallsPage {
     /// Choices of the time that is shown, as value and label.
-    const SINCE: [(&'static str, &'static str); 4] =
-        [("", "any time"), ("hour", "the last hour"), ("day", "the last day"), ("week", "the last week")];
+    const SINCE: [(&'static str, &'static str); 4] = [
+        ("", "any time"),
+        ("hour", "the last hour"),
+        ("day", "the last day"),
+        ("week", "the last week"),
+    ];
 
     fn row<'a>(&self, call: &'a Call) -> CallRow<'a> {
-        CallRow { call, now: self.frame.now }
+        CallRow {
+            call,
+            now: self.frame.now,
+        }
     }
 }
 
 /// Returns the newest calls that a caller may see.
 pub(super) async fn newest(ui: &Ui, caller: &Caller, limit: usize) -> Result<Vec<Call>, Failure> {
-    let list: CallList = ui.rest.get(caller, &format!("{}?limit={limit}", LIST.route)).await?;
+    let list: CallList = ui
+        .rest
+        .get(caller, &format!("{}?limit={limit}", LIST.route))
+        .await?;
     Ok(list.calls)
 }
 
@@ -125,11 +147,18 @@ fn since(choice: &str, now: Timestamp) -> Option<String> {
     Some(Timestamp(now.micros().saturating_sub(back)).to_rfc3339())
 }
 
-async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn list(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let state = super::State::of(&query);
-    let from = since(state.get("since"), ui.clock.now()).map(|at| format!("&since={}", segment(&at)));
+    let from =
+        since(state.get("since"), ui.clock.now()).map(|at| format!("&since={}", segment(&at)));
     let answer = async {
-        let list: Listed<CallList> = LIST.read_with(&ui, &caller, &query, &from.unwrap_or_default()).await?;
+        let list: Listed<CallList> = LIST
+            .read_with(&ui, &caller, &query, &from.unwrap_or_default())
+            .await?;
         let mut frame = Frame::new(LIST.title, LIST.place, &caller, &ui);
         if !list.is_older() {
             frame = frame.live(&format!("view=calls{}", list.filter()));
@@ -146,7 +175,9 @@ struct LiveCalls {
 
 /// Returns the live view of a page of calls.
 pub(super) fn live(state: &super::State) -> Box<dyn Live> {
-    Box::new(LiveCalls { filter: state.query(LIST.filters) })
+    Box::new(LiveCalls {
+        filter: state.query(LIST.filters),
+    })
 }
 
 impl Live for LiveCalls {
@@ -154,15 +185,25 @@ impl Live for LiveCalls {
         format!("/api/v1/events?topics=calls{}", self.filter)
     }
 
-    fn changes<'a>(&'a mut self, at: &'a Viewer, _: &'a str, data: &'a [u8]) -> BoxFuture<'a, Vec<Change>> {
+    fn changes<'a>(
+        &'a mut self,
+        at: &'a Viewer,
+        _: &'a str,
+        data: &'a [u8],
+    ) -> BoxFuture<'a, Vec<Change>> {
         Box::pin(async move {
             let list = read(data);
             let skipped = list.skipped;
             let mut changes = rows(at, list.calls, LIST.rows);
             if skipped > 0 {
                 let text = shown::count(skipped, "more call");
-                let html = format!("<p id=\"calls-skipped\" class=\"note\">{text} came too fast to be listed.</p>");
-                changes.push(Change::Put { id: "calls-skipped".to_owned(), html });
+                let html = format!(
+                    "<p id=\"calls-skipped\" class=\"note\">{text} came too fast to be listed.</p>"
+                );
+                changes.push(Change::Put {
+                    id: "calls-skipped".to_owned(),
+                    html,
+                });
             }
             changes
         })
@@ -184,11 +225,18 @@ fn rows(at: &Viewer, mut calls: Vec<Call>, max: usize) -> Vec<Change> {
     calls.drain(..calls.len().saturating_sub(max));
     let add = |call: Call| {
         let row = CallRow { call: &call, now };
-        Some(Change::Add { to: "calls", id: row.id(), html: row.render().ok()?, max })
+        Some(Change::Add {
+            to: "calls",
+            id: row.id(),
+            html: row.render().ok()?,
+            max,
+        })
     };
     let mut changes: Vec<Change> = calls.into_iter().filter_map(add).collect();
     if !changes.is_empty() {
-        changes.push(Change::Drop { id: "calls-empty".to_owned() });
+        changes.push(Change::Drop {
+            id: "calls-empty".to_owned(),
+        });
     }
     changes
 }

@@ -27,9 +27,13 @@ pub(super) fn routes() -> Router<Ui> {
         .route("/ui/files", page_at(|visit| Box::pin(list(visit))))
         .route(
             "/ui/artifacts/{*key}",
-            page_at(|visit| Box::pin(download(visit))).merge(form_at(|post| Box::pin(delete(post)))),
+            page_at(|visit| Box::pin(download(visit)))
+                .merge(form_at(|post| Box::pin(delete(post)))),
         )
-        .route("/ui/sandboxes/{id}/end", form_at(|post| Box::pin(end(post))))
+        .route(
+            "/ui/sandboxes/{id}/end",
+            form_at(|post| Box::pin(end(post))),
+        )
 }
 
 answer! {
@@ -88,23 +92,42 @@ struct FilesPage {
 
 crate::frame::framed!(FilesPage);
 
-async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn list(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     // A server without sandboxes refuses.
-    let sandboxes: SandboxList = ui.rest.get(&caller, "/api/v1/sessions").await.unwrap_or_default();
+    let sandboxes: SandboxList = ui
+        .rest
+        .get(&caller, "/api/v1/sessions")
+        .await
+        .unwrap_or_default();
     let sandboxes = sandboxes.sessions;
     // Calls and jobs leave files, and have sandboxes.
-    let topics: Vec<&str> = super::topics(&ui, &caller).into_iter().filter(|topic| *topic != "stats").collect();
+    let topics: Vec<&str> = super::topics(&ui, &caller)
+        .into_iter()
+        .filter(|topic| *topic != "stats")
+        .collect();
     let make = |mut frame: Frame, list: Listed<ArtifactList>| {
         if !topics.is_empty() && !list.is_older() {
             frame = frame.live(&format!("view=page&topics={}", topics.join(",")));
         }
-        FilesPage { frame, list, sandboxes }
+        FilesPage {
+            frame,
+            list,
+            sandboxes,
+        }
     };
     LIST.show(&ui, &caller, &query, make).await
 }
 
 /// Sends an artifact as the REST route does: as an attachment, never rendered.
-async fn download(Visit { ui, caller, path, .. }: Visit) -> Response {
+async fn download(
+    Visit {
+        ui, caller, path, ..
+    }: Visit,
+) -> Response {
     let route = format!("/api/v1/artifacts/{}", encoded(path_value(&path, "key")));
     match ui.rest.open(&caller, Method::GET, &route, None).await {
         Ok(response) if response.status().is_success() => response,
@@ -118,7 +141,11 @@ async fn download(Visit { ui, caller, path, .. }: Visit) -> Response {
 
 async fn delete(Post { ui, path, sent }: Post) -> Response {
     let route = format!("/api/v1/artifacts/{}", encoded(path_value(&path, "key")));
-    match ui.rest.send(&sent.caller, Method::DELETE, &route, None).await {
+    match ui
+        .rest
+        .send(&sent.caller, Method::DELETE, &route, None)
+        .await
+    {
         Ok(_) => done(&ui, &sent.caller, "/ui/files", "The artifact was deleted."),
         Err(failure) => failed(&ui, &sent.caller, Place::Files, &failure),
     }
@@ -126,7 +153,11 @@ async fn delete(Post { ui, path, sent }: Post) -> Response {
 
 async fn end(Post { ui, path, sent }: Post) -> Response {
     let route = format!("/api/v1/sessions/{}", segment(path_value(&path, "id")));
-    match ui.rest.send(&sent.caller, Method::DELETE, &route, None).await {
+    match ui
+        .rest
+        .send(&sent.caller, Method::DELETE, &route, None)
+        .await
+    {
         Ok(_) => done(&ui, &sent.caller, "/ui/files", "The sandbox has ended."),
         Err(failure) => failed(&ui, &sent.caller, Place::Files, &failure),
     }

@@ -19,8 +19,13 @@ use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::segment;
 use crate::shown::{self, Time};
 
-const LIST: ListOf =
-    ListOf { place: Place::Jobs, title: "Jobs", route: "/api/v1/jobs", filters: &["state"], ..ListOf::PLAIN };
+const LIST: ListOf = ListOf {
+    place: Place::Jobs,
+    title: "Jobs",
+    route: "/api/v1/jobs",
+    filters: &["state"],
+    ..ListOf::PLAIN
+};
 /// Number of steps on a page.
 const STEPS: usize = 256;
 
@@ -28,7 +33,10 @@ pub(super) fn routes() -> Router<Ui> {
     Router::new()
         .route("/ui/jobs", page_at(|visit| Box::pin(list(visit))))
         .route("/ui/jobs/{id}", page_at(|visit| Box::pin(show(visit))))
-        .route("/ui/jobs/{id}/cancel", form_at(|post| Box::pin(cancel(post))))
+        .route(
+            "/ui/jobs/{id}/cancel",
+            form_at(|post| Box::pin(cancel(post))),
+        )
 }
 
 answer! {
@@ -106,7 +114,10 @@ crate::frame::framed!(JobsPage);
 
 impl JobsPage {
     fn row<'a>(&self, job: &'a Job) -> JobRow<'a> {
-        JobRow { job, now: self.frame.now }
+        JobRow {
+            job,
+            now: self.frame.now,
+        }
     }
 }
 
@@ -149,25 +160,47 @@ crate::frame::framed!(JobPage);
 
 impl JobPage {
     fn facts(&self) -> JobFacts<'_> {
-        JobFacts { job: &self.job, now: self.frame.now }
+        JobFacts {
+            job: &self.job,
+            now: self.frame.now,
+        }
     }
 
     fn step<'a>(&self, step: &'a Progress) -> JobStep<'a> {
-        JobStep { step, now: self.frame.now }
+        JobStep {
+            step,
+            now: self.frame.now,
+        }
     }
 }
 
-async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn list(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let make = |mut frame: Frame, list: Listed<JobList>| {
         if !list.is_older() {
             frame = frame.live(&format!("view=jobs{}", list.filter()));
         }
-        JobsPage { frame, list, states: ["", "queued", "running", "succeeded", "failed", "cancelled"] }
+        JobsPage {
+            frame,
+            list,
+            states: ["", "queued", "running", "succeeded", "failed", "cancelled"],
+        }
     };
     LIST.show(&ui, &caller, &query, make).await
 }
 
-async fn show(Visit { ui, caller, path, query, .. }: Visit) -> Response {
+async fn show(
+    Visit {
+        ui,
+        caller,
+        path,
+        query,
+        ..
+    }: Visit,
+) -> Response {
     let route = format!("/api/v1/jobs/{}", segment(path_value(&path, "id")));
     let answer = async {
         let job: Job = ui.rest.get(&caller, &route).await?;
@@ -185,22 +218,46 @@ async fn show(Visit { ui, caller, path, query, .. }: Visit) -> Response {
             frame = frame.live(&format!("view=job&id={}", segment(&job.id)));
         }
         let done = super::State::of(&query).done(&ui, &caller);
-        Ok(page(&JobPage { frame, job, done, steps, output, patch }))
+        Ok(page(&JobPage {
+            frame,
+            job,
+            done,
+            steps,
+            output,
+            patch,
+        }))
     };
     answered(&ui, &caller, Place::Jobs, answer.await)
 }
 
 async fn cancel(Post { ui, path, sent }: Post) -> Response {
     let id = segment(path_value(&path, "id"));
-    match ui.rest.send(&sent.caller, Method::DELETE, &format!("/api/v1/jobs/{id}"), None).await {
-        Ok(_) => done(&ui, &sent.caller, &format!("/ui/jobs/{id}"), "The job was cancelled."),
+    match ui
+        .rest
+        .send(
+            &sent.caller,
+            Method::DELETE,
+            &format!("/api/v1/jobs/{id}"),
+            None,
+        )
+        .await
+    {
+        Ok(_) => done(
+            &ui,
+            &sent.caller,
+            &format!("/ui/jobs/{id}"),
+            "The job was cancelled.",
+        ),
         Err(failure) => failed(&ui, &sent.caller, Place::Jobs, &failure),
     }
 }
 
 /// Takes a patch out of an output, to be shown in colour.
 fn take_patch(output: &mut Value) -> Option<String> {
-    output.get("patch")?.as_str().filter(|patch| !patch.is_empty())?;
+    output
+        .get("patch")?
+        .as_str()
+        .filter(|patch| !patch.is_empty())?;
     match output.as_object_mut()?.remove("patch") {
         Some(Value::String(patch)) => Some(patch),
         _ => None,
@@ -214,7 +271,9 @@ struct LiveJobs {
 
 /// Returns the live view of a list of jobs.
 pub(super) fn live(state: &super::State) -> Box<dyn Live> {
-    Box::new(LiveJobs { state: state.get("state").to_owned() })
+    Box::new(LiveJobs {
+        state: state.get("state").to_owned(),
+    })
 }
 
 impl Live for LiveJobs {
@@ -222,25 +281,51 @@ impl Live for LiveJobs {
         "/api/v1/events?topics=jobs".to_owned()
     }
 
-    fn changes<'a>(&'a mut self, at: &'a Viewer, _: &'a str, data: &'a [u8]) -> BoxFuture<'a, Vec<Change>> {
-        Box::pin(async move { rows(at, data, LIST.rows, |job| self.state.is_empty() || job.state == self.state) })
+    fn changes<'a>(
+        &'a mut self,
+        at: &'a Viewer,
+        _: &'a str,
+        data: &'a [u8],
+    ) -> BoxFuture<'a, Vec<Change>> {
+        Box::pin(async move {
+            rows(at, data, LIST.rows, |job| {
+                self.state.is_empty() || job.state == self.state
+            })
+        })
     }
 }
 
 /// Returns the changes of an event with jobs, for an element `jobs` with those that match.
-pub(super) fn rows(at: &Viewer, data: &[u8], max: usize, matches: impl Fn(&Job) -> bool) -> Vec<Change> {
+pub(super) fn rows(
+    at: &Viewer,
+    data: &[u8],
+    max: usize,
+    matches: impl Fn(&Job) -> bool,
+) -> Vec<Change> {
     let now = at.now();
-    let jobs = json::from_slice::<JobList>(data).map(|list| list.jobs).unwrap_or_default();
+    let jobs = json::from_slice::<JobList>(data)
+        .map(|list| list.jobs)
+        .unwrap_or_default();
     let change = |job: Job| {
         let id = format!("job-{}", job.id);
         if !matches(&job) {
             return Some(Change::Drop { id });
         }
-        Some(Change::Add { to: "jobs", id, html: JobRow { job: &job, now }.render().ok()?, max })
+        Some(Change::Add {
+            to: "jobs",
+            id,
+            html: JobRow { job: &job, now }.render().ok()?,
+            max,
+        })
     };
     let mut changes: Vec<Change> = jobs.into_iter().filter_map(change).collect();
-    if changes.iter().any(|change| matches!(change, Change::Add { .. })) {
-        changes.push(Change::Drop { id: "jobs-empty".to_owned() });
+    if changes
+        .iter()
+        .any(|change| matches!(change, Change::Add { .. }))
+    {
+        changes.push(Change::Drop {
+            id: "jobs-empty".to_owned(),
+        });
     }
     changes
 }
@@ -252,7 +337,9 @@ struct LiveJob {
 
 /// Returns the live view of one job.
 pub(super) fn live_job(state: &super::State) -> Box<dyn Live> {
-    Box::new(LiveJob { id: state.get("id").to_owned() })
+    Box::new(LiveJob {
+        id: state.get("id").to_owned(),
+    })
 }
 
 impl Live for LiveJob {
@@ -260,18 +347,33 @@ impl Live for LiveJob {
         format!("/api/v1/jobs/{}/events", segment(&self.id))
     }
 
-    fn changes<'a>(&'a mut self, at: &'a Viewer, _: &'a str, data: &'a [u8]) -> BoxFuture<'a, Vec<Change>> {
+    fn changes<'a>(
+        &'a mut self,
+        at: &'a Viewer,
+        _: &'a str,
+        data: &'a [u8],
+    ) -> BoxFuture<'a, Vec<Change>> {
         Box::pin(async move {
-            let Ok(job) = json::from_slice::<Job>(data) else { return Vec::new() };
+            let Ok(job) = json::from_slice::<Job>(data) else {
+                return Vec::new();
+            };
             let now = at.now();
             let mut changes = Vec::new();
             if let Some(step) = &job.progress {
                 let shown = JobStep { step, now };
                 let id = shown.id();
-                changes.extend(shown.render().ok().map(|html| Change::Add { to: "steps", id, html, max: STEPS }));
+                changes.extend(shown.render().ok().map(|html| Change::Add {
+                    to: "steps",
+                    id,
+                    html,
+                    max: STEPS,
+                }));
             }
             let facts = JobFacts { job: &job, now }.render().ok();
-            changes.extend(facts.map(|html| Change::Put { id: "facts".to_owned(), html }));
+            changes.extend(facts.map(|html| Change::Put {
+                id: "facts".to_owned(),
+                html,
+            }));
             if job.is_final() {
                 // Its result, and what can be done now.
                 changes.extend([Change::Reload, Change::End]);
@@ -292,7 +394,12 @@ mod tests {
         let mut output = json!({ "patch": "--- a", "model": "m" });
         assert_eq!(take_patch(&mut output).as_deref(), Some("--- a"));
         assert_eq!(output, json!({ "model": "m" }));
-        for mut other in [json!({ "patch": "" }), json!({ "patch": 1 }), json!([1]), json!(null)] {
+        for mut other in [
+            json!({ "patch": "" }),
+            json!({ "patch": 1 }),
+            json!([1]),
+            json!(null),
+        ] {
             let before = other.clone();
             assert_eq!((take_patch(&mut other), other), (None, before));
         }

@@ -38,14 +38,26 @@ pub(super) struct Listed<T> {
 
 impl ListOf {
     /// What most lists have.
-    pub(super) const PLAIN: Self =
-        Self { place: Place::Overview, title: "", route: "", filters: &[], own: &[], cursor: "after", rows: 50 };
+    pub(super) const PLAIN: Self = Self {
+        place: Place::Overview,
+        title: "",
+        route: "",
+        filters: &[],
+        own: &[],
+        cursor: "after",
+        rows: 50,
+    };
 
     /// Returns the rows that the URL of a page names.
     ///
     /// # Errors
     /// The route's refusal.
-    pub(super) async fn read<T: Read>(&self, ui: &Ui, caller: &Caller, query: &RawQuery) -> Result<Listed<T>, Failure> {
+    pub(super) async fn read<T: Read>(
+        &self,
+        ui: &Ui,
+        caller: &Caller,
+        query: &RawQuery,
+    ) -> Result<Listed<T>, Failure> {
         self.read_with(ui, caller, query, "").await
     }
 
@@ -64,7 +76,12 @@ impl ListOf {
         let (filter, after) = (state.query(self.filters), state.query(&[self.cursor]));
         let route = format!("{}?limit={}{filter}{more}{after}", self.route, self.rows);
         let rows = ui.rest.get(caller, &route).await?;
-        Ok(Listed { done: state.done(ui, caller), state, of: *self, rows })
+        Ok(Listed {
+            done: state.done(ui, caller),
+            state,
+            of: *self,
+            rows,
+        })
     }
 
     /// Answers with the page of a list, or with that of its error.
@@ -76,7 +93,12 @@ impl ListOf {
         make: impl FnOnce(Frame, Listed<T>) -> P,
     ) -> Response {
         let listed = self.read(ui, caller, query).await;
-        let shown = listed.map(|listed| page(&make(Frame::new(self.title, self.place, caller, ui), listed)));
+        let shown = listed.map(|listed| {
+            page(&make(
+                Frame::new(self.title, self.place, caller, ui),
+                listed,
+            ))
+        });
         answered(ui, caller, self.place, shown)
     }
 }
@@ -94,7 +116,11 @@ impl<T> Listed<T> {
 
     /// Returns whether the list is a part only: other rows may exist if there are none here.
     pub(super) fn is_filtered(&self) -> bool {
-        self.of.filters.iter().any(|name| !self.get(name).is_empty()) || self.is_older()
+        self.of
+            .filters
+            .iter()
+            .any(|name| !self.get(name).is_empty())
+            || self.is_older()
     }
 
     /// Returns whether this is not the first page, which has the newest rows.
@@ -102,7 +128,8 @@ impl<T> Listed<T> {
         !self.get(self.of.cursor).is_empty()
     }
 
-    /// Returns the parameters of the page that the route knows, as a query (`&state=failed`), for its live updates.
+    /// Returns the parameters of the page that the route knows, as a query (`&state=failed`), for
+    /// its live updates.
     pub(super) fn filter(&self) -> String {
         self.state.query(self.of.filters)
     }

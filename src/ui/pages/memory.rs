@@ -1,4 +1,5 @@
-//! Facts and notes about the caller: show, store, edit, forget, export; and what each namespace holds.
+//! Facts and notes about the caller: show, store, edit, forget, export; and what each namespace
+//! holds.
 
 use askama::Template;
 use axum::Router;
@@ -18,7 +19,10 @@ use crate::shown::{self, Time};
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
         .route("/ui/memory", page_at(|visit| Box::pin(list(visit))))
-        .route("/ui/memory/export", page_at(|visit| Box::pin(export(visit))))
+        .route(
+            "/ui/memory/export",
+            page_at(|visit| Box::pin(export(visit))),
+        )
         .route("/ui/memory/store", form_at(|post| Box::pin(store(post))))
         .route("/ui/memory/forget", form_at(|post| Box::pin(forget(post))))
 }
@@ -104,20 +108,34 @@ crate::frame::framed!(MemoryPage);
 
 impl MemoryPage {
     fn is_filtered(&self) -> bool {
-        [&self.prefix, &self.category, &self.tag].iter().any(|filter| !filter.is_empty())
+        [&self.prefix, &self.category, &self.tag]
+            .iter()
+            .any(|filter| !filter.is_empty())
     }
 
     /// URL of this page with another parameter.
     fn with(&self, name: &str, value: &str) -> String {
-        let filters =
-            [("prefix", &self.prefix), ("category", &self.category), ("tag", &self.tag), ("kind", &self.kind)];
-        let kept = filters.iter().filter(|(known, value)| *known != name && !value.is_empty());
-        let kept: String = kept.map(|(name, value)| format!("{name}={}&", segment(value))).collect();
+        let filters = [
+            ("prefix", &self.prefix),
+            ("category", &self.category),
+            ("tag", &self.tag),
+            ("kind", &self.kind),
+        ];
+        let kept = filters
+            .iter()
+            .filter(|(known, value)| *known != name && !value.is_empty());
+        let kept: String = kept
+            .map(|(name, value)| format!("{name}={}&", segment(value)))
+            .collect();
         format!("/ui/memory?{kept}{name}={}", segment(value))
     }
 }
 
-async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn list(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let state = super::State::of(&query);
     let answer = async {
         let mut wanted = json!({ "limit": 50 });
@@ -127,13 +145,22 @@ async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
             }
         }
         let list = recall(&ui, &caller, &wanted).await?;
-        let (notes_after, holders_after) =
-            (named(&state, "notes_after", "after"), named(&state, "holders_after", "after"));
+        let (notes_after, holders_after) = (
+            named(&state, "notes_after", "after"),
+            named(&state, "holders_after", "after"),
+        );
         let notes = format!("/api/v1/memory/entries?kind=note&limit=20{notes_after}");
-        let holders = format!("/api/v1/memory/namespaces?limit=20{}{holders_after}", state.query(&["kind"]));
+        let holders = format!(
+            "/api/v1/memory/namespaces?limit=20{}{holders_after}",
+            state.query(&["kind"])
+        );
         let edited = match state.get("edit") {
             "" => None,
-            key => recall(&ui, &caller, &json!({ "key": key })).await?.facts.into_iter().next(),
+            key => recall(&ui, &caller, &json!({ "key": key }))
+                .await?
+                .facts
+                .into_iter()
+                .next(),
         };
         Ok(page(&MemoryPage {
             frame: Frame::new("Memory", Place::Memory, &caller, &ui),
@@ -160,7 +187,11 @@ fn named(state: &super::State, name: &str, known: &str) -> String {
 }
 
 async fn recall(ui: &Ui, caller: &Caller, wanted: &Value) -> Result<FactList, Failure> {
-    rest::read(&ui.rest.send(caller, Method::POST, "/api/v1/memory/recall", Some(wanted)).await?)
+    rest::read(
+        &ui.rest
+            .send(caller, Method::POST, "/api/v1/memory/recall", Some(wanted))
+            .await?,
+    )
 }
 
 /// Sends all facts about the caller as a JSON file.
@@ -172,9 +203,22 @@ async fn export(Visit { ui, caller, .. }: Visit) -> Response {
             if !after.is_null() {
                 wanted["after"] = after;
             }
-            let answer = ui.rest.send(&caller, Method::POST, "/api/v1/memory/recall", Some(&wanted)).await?;
+            let answer = ui
+                .rest
+                .send(
+                    &caller,
+                    Method::POST,
+                    "/api/v1/memory/recall",
+                    Some(&wanted),
+                )
+                .await?;
             let mut part: Value = rest::read(&answer)?;
-            facts.extend(part["facts"].as_array_mut().map(std::mem::take).unwrap_or_default());
+            facts.extend(
+                part["facts"]
+                    .as_array_mut()
+                    .map(std::mem::take)
+                    .unwrap_or_default(),
+            );
             after = part["next"].take();
             if after.is_null() {
                 return Ok(facts);
@@ -192,33 +236,65 @@ async fn export(Visit { ui, caller, .. }: Visit) -> Response {
 }
 
 async fn store(Post { ui, sent, .. }: Post) -> Response {
-    let mut fact = json!({ "key": sent.value("key"), "value": sent.value("value"), "trust": "person" });
+    let mut fact =
+        json!({ "key": sent.value("key"), "value": sent.value("value"), "trust": "person" });
     if let Some(category) = sent.get("category") {
         fact["category"] = category.into();
     }
-    let tags: Vec<&str> = sent.value("tags").split(',').map(str::trim).filter(|tag| !tag.is_empty()).collect();
+    let tags: Vec<&str> = sent
+        .value("tags")
+        .split(',')
+        .map(str::trim)
+        .filter(|tag| !tag.is_empty())
+        .collect();
     if !tags.is_empty() {
         fact["tags"] = tags.into();
     }
-    match ui.rest.send(&sent.caller, Method::POST, "/api/v1/memory/store", Some(&fact)).await {
+    match ui
+        .rest
+        .send(
+            &sent.caller,
+            Method::POST,
+            "/api/v1/memory/store",
+            Some(&fact),
+        )
+        .await
+    {
         Ok(_) => done(&ui, &sent.caller, "/ui/memory", "The fact was stored."),
         Err(failure) => failed(&ui, &sent.caller, Place::Memory, &failure),
     }
 }
 
 async fn forget(Post { ui, sent, .. }: Post) -> Response {
-    let part = if sent.value("what") == "notes" { "notes" } else { "facts" };
+    let part = if sent.value("what") == "notes" {
+        "notes"
+    } else {
+        "facts"
+    };
     let what = match (sent.get("key"), sent.get("category")) {
         (Some(key), _) => json!({ "key": key, "what": [part] }),
         (None, Some(category)) => json!({ "category": category, "what": [part] }),
         (None, None) => json!({ "all": true, "what": [part] }),
     };
-    let forgotten = ui.rest.send(&sent.caller, Method::POST, "/api/v1/memory/forget", Some(&what)).await;
+    let forgotten = ui
+        .rest
+        .send(
+            &sent.caller,
+            Method::POST,
+            "/api/v1/memory/forget",
+            Some(&what),
+        )
+        .await;
     match forgotten.and_then(|answer| rest::read::<Value>(&answer)) {
         Ok(forgotten) => {
             let removed = forgotten["removed"][part].as_u64().unwrap_or_default();
             let noun = part.trim_end_matches('s');
-            done(&ui, &sent.caller, "/ui/memory", &format!("Receipt: {} deleted.", shown::count(removed, noun)))
+            done(
+                &ui,
+                &sent.caller,
+                "/ui/memory",
+                &format!("Receipt: {} deleted.", shown::count(removed, noun)),
+            )
         }
         Err(failure) => failed(&ui, &sent.caller, Place::Memory, &failure),
     }

@@ -80,10 +80,17 @@ fn topics(ui: &Ui, caller: &Caller) -> Vec<&'static str> {
     let may = |permission| caller.permissions.allow(&permission);
     let topics = [
         ("jobs", !caller.identity.is_anonymous()),
-        ("calls", ui.memory && may(Permission::MemoryRead) && !caller.identity.is_anonymous()),
+        (
+            "calls",
+            ui.memory && may(Permission::MemoryRead) && !caller.identity.is_anonymous(),
+        ),
         ("stats", may(Permission::MetricsRead)),
     ];
-    topics.into_iter().filter(|(_, may)| *may).map(|(topic, _)| topic).collect()
+    topics
+        .into_iter()
+        .filter(|(_, may)| *may)
+        .map(|(topic, _)| topic)
+        .collect()
 }
 
 /// Answers with a page, or with the page of its error.
@@ -102,7 +109,10 @@ fn see_other(path: &str) -> Response {
 fn done(ui: &Ui, caller: &Caller, path: &str, sentence: &str) -> Response {
     let separator = if path.contains('?') { '&' } else { '?' };
     let seal = ui.seal(caller, DONE, sentence);
-    see_other(&format!("{path}{separator}{DONE}={}&seal={seal}", segment(sentence)))
+    see_other(&format!(
+        "{path}{separator}{DONE}={}&seal={seal}",
+        segment(sentence)
+    ))
 }
 
 /// Sends JSON as a file, which a browser does not render.
@@ -124,28 +134,49 @@ pub(crate) struct State(Vec<(String, String)>);
 
 impl State {
     pub(crate) fn of(query: &RawQuery) -> Self {
-        Self(form_urlencoded::parse(query.0.as_deref().unwrap_or_default().as_bytes()).into_owned().collect())
+        Self(
+            form_urlencoded::parse(query.0.as_deref().unwrap_or_default().as_bytes())
+                .into_owned()
+                .collect(),
+        )
     }
 
     /// Returns a parameter, empty if there is none.
     pub(crate) fn get(&self, name: &str) -> &str {
-        self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map_or("", |(_, value)| value.as_str())
     }
 
-    /// Returns the sentence about what the caller did before it came to the page, empty if there is none.
+    /// Returns the sentence about what the caller did before it came to the page, empty if there is
+    /// none.
     fn done(&self, ui: &Ui, caller: &Caller) -> String {
         let sentence = self.get(DONE);
-        if ui.seal(caller, DONE, sentence) == self.get("seal") { sentence.to_owned() } else { String::new() }
+        if ui.seal(caller, DONE, sentence) == self.get("seal") {
+            sentence.to_owned()
+        } else {
+            String::new()
+        }
     }
 
-    /// Returns these parameters, without empty ones, as a query for a route. `names` are those that the route knows.
+    /// Returns these parameters, without empty ones, as a query for a route. `names` are those that
+    /// the route knows.
     fn query(&self, names: &[&str]) -> String {
-        let known = self.0.iter().filter(|(name, value)| names.contains(&name.as_str()) && !value.is_empty());
-        known.map(|(name, value)| format!("&{name}={}", segment(value))).collect()
+        let known = self
+            .0
+            .iter()
+            .filter(|(name, value)| names.contains(&name.as_str()) && !value.is_empty());
+        known
+            .map(|(name, value)| format!("&{name}={}", segment(value)))
+            .collect()
     }
 }
 
 /// Returns a value of the path, empty if the route has none.
 fn path_value<'a>(path: &'a PathParams, name: &str) -> &'a str {
-    path.0.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+    path.0
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map_or("", |(_, value)| value)
 }

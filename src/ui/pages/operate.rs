@@ -60,7 +60,10 @@ answer! {
 impl Store {
     /// Returns how many rows other keys than the current one have sealed.
     fn of_other_keys(&self) -> u64 {
-        let others = self.rows_by_key.iter().filter(|(id, _)| self.key_id.as_ref() != Some(id));
+        let others = self
+            .rows_by_key
+            .iter()
+            .filter(|(id, _)| self.key_id.as_ref() != Some(id));
         others.map(|(_, rows)| rows).sum()
     }
 
@@ -113,12 +116,20 @@ struct OperatePage {
 
 crate::frame::framed!(OperatePage);
 
-async fn show(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn show(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let state = super::State::of(&query);
     let answer = async {
         let status = ui.rest.get(&caller, "/api/v1/status").await?;
         // Without a memory key there is no store.
-        let store = if ui.memory { Some(ui.rest.get(&caller, "/api/v1/store").await) } else { None };
+        let store = if ui.memory {
+            Some(ui.rest.get(&caller, "/api/v1/store").await)
+        } else {
+            None
+        };
         let (store, trouble) = match store.transpose() {
             Ok(store) => (store, String::new()),
             // The rest of the page helps to find out why.
@@ -127,9 +138,12 @@ async fn show(Visit { ui, caller, query, .. }: Visit) -> Response {
         };
         let mut settings: Settings = ui.rest.get(&caller, "/api/v1/config").await?;
         let filter = state.get("filter").trim().to_owned();
-        settings.settings.retain(|setting| setting.name.contains(&filter));
+        settings
+            .settings
+            .retain(|setting| setting.name.contains(&filter));
         Ok(page(&OperatePage {
-            frame: Frame::new("Operate", Place::Operate, &caller, &ui).live("view=page&topics=stats,server"),
+            frame: Frame::new("Operate", Place::Operate, &caller, &ui)
+                .live("view=page&topics=stats,server"),
             done: state.done(&ui, &caller),
             status,
             store,
@@ -154,16 +168,25 @@ async fn act(Post { ui, path, sent }: Post) -> Response {
     let answer = ui.rest.send(&sent.caller, Method::POST, &route, None).await;
     match answer.and_then(|answer| rest::read::<Value>(&answer)) {
         Ok(value) if value["state"] == "draining" => {
-            let sentence = "The server drains: it is not ready any more, finishes what runs, and ends.";
+            let sentence =
+                "The server drains: it is not ready any more, finishes what runs, and ends.";
             done(&ui, &sent.caller, "/ui/operate", sentence)
         }
-        Ok(value) if value.get("state").is_some() => {
-            done(&ui, &sent.caller, "/ui/operate", "The rotation has begun. Reload the page to see how far it is.")
-        }
+        Ok(value) if value.get("state").is_some() => done(
+            &ui,
+            &sent.caller,
+            "/ui/operate",
+            "The rotation has begun. Reload the page to see how far it is.",
+        ),
         Ok(swept) => {
             let rows = |name: &str| swept[name].as_u64().unwrap_or_default();
             let total = rows("store_rows") + rows("trimmed_answers") + rows("system_rows");
-            done(&ui, &sent.caller, "/ui/operate", &format!("Swept: {} deleted.", shown::count(total, "row")))
+            done(
+                &ui,
+                &sent.caller,
+                "/ui/operate",
+                &format!("Swept: {} deleted.", shown::count(total, "row")),
+            )
         }
         Err(failure) => failed(&ui, &sent.caller, Place::Operate, &failure),
     }

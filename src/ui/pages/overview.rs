@@ -108,15 +108,25 @@ crate::frame::framed!(OverviewPage);
 
 impl OverviewPage {
     fn call<'a>(&self, call: &'a Call) -> CallRow<'a> {
-        CallRow { call, now: self.frame.now }
+        CallRow {
+            call,
+            now: self.frame.now,
+        }
     }
 
     fn row<'a>(&self, job: &'a Job) -> JobRow<'a> {
-        JobRow { job, now: self.frame.now }
+        JobRow {
+            job,
+            now: self.frame.now,
+        }
     }
 }
 
-async fn show(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn show(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let state = super::State::of(&query);
     let answer = async {
         let topics = super::topics(&ui, &caller);
@@ -129,7 +139,11 @@ async fn show(Visit { ui, caller, query, .. }: Visit) -> Response {
         let mut running = Vec::new();
         for state in ["running", "queued"] {
             // Without a data folder there are no jobs.
-            if let Ok(list) = ui.rest.get::<JobList>(&caller, &format!("/api/v1/jobs?limit=10&state={state}")).await {
+            if let Ok(list) = ui
+                .rest
+                .get::<JobList>(&caller, &format!("/api/v1/jobs?limit=10&state={state}"))
+                .await
+            {
                 running.extend(list.jobs);
             }
         }
@@ -144,10 +158,23 @@ async fn show(Visit { ui, caller, query, .. }: Visit) -> Response {
         let mut frame = Frame::new("Overview", Place::Overview, &caller, &ui);
         if !topics.is_empty() {
             let filter = state.query(&["window", "pack"]);
-            let unread = if topics.contains(&"calls") && calls.is_none() { "&unread=true" } else { "" };
-            frame = frame.live(&format!("view=overview&topics={}{filter}{unread}", topics.join(",")));
+            let unread = if topics.contains(&"calls") && calls.is_none() {
+                "&unread=true"
+            } else {
+                ""
+            };
+            frame = frame.live(&format!(
+                "view=overview&topics={}{filter}{unread}",
+                topics.join(",")
+            ));
         }
-        Ok(page(&OverviewPage { frame, server, statistics, running, calls }))
+        Ok(page(&OverviewPage {
+            frame,
+            server,
+            statistics,
+            running,
+            calls,
+        }))
     };
     answered(&ui, &caller, Place::Overview, answer.await)
 }
@@ -155,19 +182,32 @@ async fn show(Visit { ui, caller, query, .. }: Visit) -> Response {
 impl ServerState {
     /// Returns how many MCP servers have an error.
     fn down(&self) -> usize {
-        self.servers.iter().filter(|server| server.error.is_some()).count()
+        self.servers
+            .iter()
+            .filter(|server| server.error.is_some())
+            .count()
     }
 
-    async fn read(ui: &Ui, caller: &Caller, statistics: Option<&StatisticsPart>) -> Result<Self, Failure> {
+    async fn read(
+        ui: &Ui,
+        caller: &Caller,
+        statistics: Option<&StatisticsPart>,
+    ) -> Result<Self, Failure> {
         let packs: PackList = ui.rest.get(caller, "/api/v1/packs").await?;
         // A server that is not ready answers 503 with the same checks.
-        let readiness = readiness(ui.rest.open(caller, Method::GET, "/readyz", None).await?).await?;
+        let readiness =
+            readiness(ui.rest.open(caller, Method::GET, "/readyz", None).await?).await?;
         let servers: McpServerList = if caller.permissions.allow(&Permission::Admin) {
-            ui.rest.get(caller, "/api/v1/mcp/servers").await.unwrap_or_default()
+            ui.rest
+                .get(caller, "/api/v1/mcp/servers")
+                .await
+                .unwrap_or_default()
         } else {
             McpServerList::default()
         };
-        let failing = statistics.map(|part| part.all.packs.as_slice()).unwrap_or_default();
+        let failing = statistics
+            .map(|part| part.all.packs.as_slice())
+            .unwrap_or_default();
         let mut troubles = troubles(&readiness, &packs.refused, failing);
         troubles.extend(servers.servers.iter().filter_map(of_server));
         Ok(Self {
@@ -184,17 +224,31 @@ impl ServerState {
 /// Returns what is wrong, and what to do about each.
 fn troubles(readiness: &Readiness, refused: &[Refused], packs: &[Numbers]) -> Vec<Trouble> {
     let mut troubles = Vec::new();
-    let checks = readiness.checks.iter().filter(|(name, word)| *word != "ok" && *name != "manifests");
+    let checks = readiness
+        .checks
+        .iter()
+        .filter(|(name, word)| *word != "ok" && *name != "manifests");
     for (name, word) in checks {
         let advice = match name.as_str() {
             "packs" => "Put a manifest into the packs folder; `helmdeck pack new` writes one.",
             "store" => "Calls go on without the cache. `helmdeck check` says what the store needs.",
-            "artifacts" => "Packs that write files fail until the storage answers. `helmdeck check` tries it.",
+            "artifacts" => {
+                "Packs that write files fail until the storage answers. `helmdeck check` tries it."
+            }
             _ => "`helmdeck check` says more.",
         };
-        troubles.push(Trouble { what: format!("{name}: {word}"), advice: advice.to_owned(), link: None });
+        troubles.push(Trouble {
+            what: format!("{name}: {word}"),
+            advice: advice.to_owned(),
+            link: None,
+        });
     }
-    for Refused { file, line, message } in refused {
+    for Refused {
+        file,
+        line,
+        message,
+    } in refused
+    {
         let place = line.map_or_else(|| file.clone(), |line| format!("{file}:{line}"));
         troubles.push(Trouble {
             what: format!("{place}: {message}"),
@@ -206,9 +260,15 @@ fn troubles(readiness: &Readiness, refused: &[Refused], packs: &[Numbers]) -> Ve
         let pack = &numbers.pack;
         if numbers.errors >= FAILED && numbers.errors * 10 >= numbers.calls {
             troubles.push(Trouble {
-                what: format!("{pack}: {} of {} calls failed", numbers.errors, numbers.calls),
+                what: format!(
+                    "{pack}: {} of {} calls failed",
+                    numbers.errors, numbers.calls
+                ),
                 advice: "Look at the calls: the outcome says whose fault it was.".to_owned(),
-                link: Some((format!("/ui/calls?pack={}&outcome=failed", segment(pack)), "Failed calls")),
+                link: Some((
+                    format!("/ui/calls?pack={}&outcome=failed", segment(pack)),
+                    "Failed calls",
+                )),
             });
         }
     }
@@ -234,8 +294,18 @@ fn unreadable(failure: &Failure) -> Trouble {
 
 async fn readiness(response: Response) -> Result<Readiness, Failure> {
     use http_body_util::BodyExt;
-    let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    let odd = |_| Failure::new(http::StatusCode::BAD_GATEWAY, "the server does not say whether it is ready");
+    let body = response
+        .into_body()
+        .collect()
+        .await
+        .map(http_body_util::Collected::to_bytes)
+        .unwrap_or_default();
+    let odd = |_| {
+        Failure::new(
+            http::StatusCode::BAD_GATEWAY,
+            "the server does not say whether it is ready",
+        )
+    };
     json::from_slice(&body).map_err(odd)
 }
 
@@ -252,7 +322,12 @@ struct LiveOverview {
 pub(super) fn live(state: &super::State) -> Box<dyn Live> {
     let value = |name| state.get(name).to_owned();
     let unread = state.get("unread") == "true";
-    Box::new(LiveOverview { topics: value("topics"), window: value("window"), pack: value("pack"), unread })
+    Box::new(LiveOverview {
+        topics: value("topics"),
+        window: value("window"),
+        pack: value("pack"),
+        unread,
+    })
 }
 
 impl LiveOverview {
@@ -266,9 +341,16 @@ impl LiveOverview {
                 Err(failure) => server.troubles.push(unreadable(&failure)),
             }
         }
-        let parts = [("statistics", statistics.render()), ("server", server.render())];
-        let put =
-            |(id, html): (&str, askama::Result<String>)| Some(Change::Put { id: id.to_owned(), html: html.ok()? });
+        let parts = [
+            ("statistics", statistics.render()),
+            ("server", server.render()),
+        ];
+        let put = |(id, html): (&str, askama::Result<String>)| {
+            Some(Change::Put {
+                id: id.to_owned(),
+                html: html.ok()?,
+            })
+        };
         Ok(parts.into_iter().filter_map(put).collect())
     }
 }
@@ -278,7 +360,12 @@ impl Live for LiveOverview {
         format!("/api/v1/events?topics={}", segment(&self.topics))
     }
 
-    fn changes<'a>(&'a mut self, at: &'a Viewer, name: &'a str, data: &'a [u8]) -> BoxFuture<'a, Vec<Change>> {
+    fn changes<'a>(
+        &'a mut self,
+        at: &'a Viewer,
+        name: &'a str,
+        data: &'a [u8],
+    ) -> BoxFuture<'a, Vec<Change>> {
         Box::pin(async move {
             match name {
                 "calls" => calls::changes(at, data, CALLS),
@@ -302,11 +389,19 @@ mod tests {
     fn each_trouble_says_what_to_do() {
         let readiness = Readiness {
             status: "degraded".to_owned(),
-            checks: [("store", "it fails"), ("packs", "ok"), ("manifests", "refused: 1")]
-                .map(|(name, word)| (name.to_owned(), word.to_owned()))
-                .into(),
+            checks: [
+                ("store", "it fails"),
+                ("packs", "ok"),
+                ("manifests", "refused: 1"),
+            ]
+            .map(|(name, word)| (name.to_owned(), word.to_owned()))
+            .into(),
         };
-        let refused = Refused { file: "a.toml".to_owned(), line: Some(3), message: "no name".to_owned() };
+        let refused = Refused {
+            file: "a.toml".to_owned(),
+            line: Some(3),
+            message: "no name".to_owned(),
+        };
         let numbers = |pack: &str, calls: u64, errors: u64| {
             Numbers::read(&json!({
                 "pack": pack, "calls": calls, "errors": errors, "cache": {}, "saved_calls": 0, "saved_ms": 0,
@@ -314,10 +409,21 @@ mod tests {
             }))
             .unwrap()
         };
-        let packs = [numbers("a.b", 30, 3), numbers("a.c", 31, 3), numbers("a.d", 2, 2)];
+        let packs = [
+            numbers("a.b", 30, 3),
+            numbers("a.c", 31, 3),
+            numbers("a.d", 2, 2),
+        ];
         let found = troubles(&readiness, &[refused], &packs);
         let what: Vec<&str> = found.iter().map(|trouble| trouble.what.as_str()).collect();
-        assert_eq!(what, ["store: it fails", "a.toml:3: no name", "a.b: 3 of 30 calls failed"]);
+        assert_eq!(
+            what,
+            [
+                "store: it fails",
+                "a.toml:3: no name",
+                "a.b: 3 of 30 calls failed"
+            ]
+        );
         assert!(found.iter().all(|trouble| !trouble.advice.is_empty()));
     }
 }

@@ -23,7 +23,10 @@ use crate::shown::{self, Time};
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
         .route("/ui/packs", page_at(|visit| Box::pin(list(visit))))
-        .route("/ui/packs/{name}", page_at(|visit| Box::pin(show(visit))).merge(form_at(|post| Box::pin(run(post)))))
+        .route(
+            "/ui/packs/{name}",
+            page_at(|visit| Box::pin(show(visit))).merge(form_at(|post| Box::pin(run(post)))),
+        )
 }
 
 answer! {
@@ -109,7 +112,9 @@ answer! {
 impl Explanation {
     fn age(&self) -> Option<String> {
         let age = std::time::Duration::try_from_secs_f64(self.age_s?).ok()?;
-        Some(shown::millis(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)))
+        Some(shown::millis(
+            u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
+        ))
     }
 }
 
@@ -157,8 +162,13 @@ impl CacheStatus {
     fn details(&self) -> String {
         let reason = self.reason.as_ref().map(|word| format!(" ({word})"));
         let not_kept = self.why.as_ref().map(|word| format!("; not kept: {word}"));
-        let asked_again = self.retry_after_ms.map(|after| format!("; asked again in {}", shown::millis(after)));
-        [reason, not_kept, asked_again].into_iter().flatten().collect()
+        let asked_again = self
+            .retry_after_ms
+            .map(|after| format!("; asked again in {}", shown::millis(after)));
+        [reason, not_kept, asked_again]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 }
 
@@ -196,38 +206,66 @@ struct PackPage {
 
 crate::frame::framed!(PackPage);
 
-async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn list(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let state = super::State::of(&query);
     let answer = async {
         let all = state.get("all") == "true";
-        let list: PackList = ui.rest.get(&caller, &format!("/api/v1/packs?all={all}")).await?;
+        let list: PackList = ui
+            .rest
+            .get(&caller, &format!("/api/v1/packs?all={all}"))
+            .await?;
         let filter = state.get("filter").trim().to_lowercase();
         let matches = |pack: &Summary| {
-            filter
-                .split_whitespace()
-                .all(|word| pack.name.contains(word) || pack.description.to_lowercase().contains(word))
+            filter.split_whitespace().all(|word| {
+                pack.name.contains(word) || pack.description.to_lowercase().contains(word)
+            })
         };
         let mut families: BTreeMap<String, Vec<Summary>> = BTreeMap::new();
         for pack in list.packs.into_iter().filter(matches) {
-            families.entry(pack.name.split('.').next().unwrap_or_default().to_owned()).or_default().push(pack);
+            families
+                .entry(pack.name.split('.').next().unwrap_or_default().to_owned())
+                .or_default()
+                .push(pack);
         }
-        let families: Vec<Family> = families.into_iter().map(|(name, packs)| Family { name, packs }).collect();
+        let families: Vec<Family> = families
+            .into_iter()
+            .map(|(name, packs)| Family { name, packs })
+            .collect();
         Ok(page(&PacksPage {
             frame: Frame::new("Packs", Place::Packs, &caller, &ui),
             filter: state.get("filter").to_owned(),
             all,
-            count: families.iter().map(|family| family.packs.len() as u64).sum(),
+            count: families
+                .iter()
+                .map(|family| family.packs.len() as u64)
+                .sum(),
             families,
         }))
     };
     answered(&ui, &caller, Place::Packs, answer.await)
 }
 
-async fn show(Visit { ui, caller, path, query, .. }: Visit) -> Response {
+async fn show(
+    Visit {
+        ui,
+        caller,
+        path,
+        query,
+        ..
+    }: Visit,
+) -> Response {
     let state = super::State::of(&query);
     let answer = async {
         let pack = find(&ui, &caller, &path).await?;
-        let example = state.get("example").parse().ok().and_then(|number: usize| pack.examples.get(number));
+        let example = state
+            .get("example")
+            .parse()
+            .ok()
+            .and_then(|number: usize| pack.examples.get(number));
         let input = example.map_or_else(|| json!({}), |example| example.input.clone());
         Ok(page(&pack_page(&ui, &caller, pack, &input)))
     };
@@ -256,23 +294,31 @@ async fn run(Post { ui, path, sent }: Post) -> Response {
         if sent.value("do") == "job" {
             route.push_str("/jobs");
         }
-        let called = ui.rest.send(&sent.caller, Method::POST, &route, Some(&input)).await;
+        let called = ui
+            .rest
+            .send(&sent.caller, Method::POST, &route, Some(&input))
+            .await;
         let mut shown = pack_page(&ui, &sent.caller, pack, &input);
         match called {
             Ok(answer) if answer.status == StatusCode::ACCEPTED => {
                 let job: Value = rest::read(&answer)?;
-                return Ok(see_other(&format!("/ui/jobs/{}", segment(job["id"].as_str().unwrap_or_default()))));
+                return Ok(see_other(&format!(
+                    "/ui/jobs/{}",
+                    segment(job["id"].as_str().unwrap_or_default())
+                )));
             }
             Ok(answer) => {
                 let curl = curl(&ui, &sent, &shown.pack.name, &input);
                 let outcome = outcome(&shown.pack.name, &input, rest::read(&answer)?, curl);
                 if outcome.cache.is_some() {
-                    shown.explanation = Some(explain(&ui, &sent.caller, &shown.pack.name, &input).await);
+                    shown.explanation =
+                        Some(explain(&ui, &sent.caller, &shown.pack.name, &input).await);
                 }
                 shown.outcome = Some(outcome);
             }
             Err(failure) => {
-                let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::BAD_GATEWAY);
+                let status =
+                    StatusCode::from_u16(failure.status).unwrap_or(StatusCode::BAD_GATEWAY);
                 shown.failure = Some(failure);
                 return Ok(with_status(status, &shown));
             }
@@ -286,14 +332,29 @@ async fn run(Post { ui, path, sent }: Post) -> Response {
 ///
 /// # Errors
 /// Why the call is not cached, for the reader.
-async fn explain(ui: &Ui, caller: &Caller, pack: &str, input: &Value) -> Result<Explanation, String> {
+async fn explain(
+    ui: &Ui,
+    caller: &Caller,
+    pack: &str,
+    input: &Value,
+) -> Result<Explanation, String> {
     let route = format!("/api/v1/packs/{}/explain", segment(pack));
-    let answer = ui.rest.send(caller, Method::POST, &route, Some(input)).await;
-    answer.and_then(|answer| rest::read(&answer)).map_err(|failure| failure.detail)
+    let answer = ui
+        .rest
+        .send(caller, Method::POST, &route, Some(input))
+        .await;
+    answer
+        .and_then(|answer| rest::read(&answer))
+        .map_err(|failure| failure.detail)
 }
 
 async fn find(ui: &Ui, caller: &Caller, path: &PathParams) -> Result<Pack, Failure> {
-    ui.rest.get(caller, &format!("/api/v1/packs/{}", segment(path_value(path, "name")))).await
+    ui.rest
+        .get(
+            caller,
+            &format!("/api/v1/packs/{}", segment(path_value(path, "name"))),
+        )
+        .await
 }
 
 fn pack_page(ui: &Ui, caller: &Caller, pack: Pack, input: &Value) -> PackPage {
@@ -304,7 +365,12 @@ fn pack_page(ui: &Ui, caller: &Caller, pack: Pack, input: &Value) -> PackPage {
         value => Some(shown::json(value)),
     };
     PackPage {
-        frame: Frame::new(pack.title.as_deref().unwrap_or(&pack.name), Place::Packs, caller, ui),
+        frame: Frame::new(
+            pack.title.as_deref().unwrap_or(&pack.name),
+            Place::Packs,
+            caller,
+            ui,
+        ),
         fields,
         json: shown::json(input),
         input_schema: shown::json(&pack.input),
@@ -337,7 +403,14 @@ fn outcome(pack: &str, input: &Value, ran: Ran, curl: String) -> Outcome {
 
 /// Returns the line that makes a call with `curl`, at the address that the browser has.
 fn curl(ui: &Ui, sent: &Sent, pack: &str, input: &Value) -> String {
-    let token = if ui.signs_in { " --oauth2-bearer \"$HELMDECK_TOKEN\"" } else { "" };
+    let token = if ui.signs_in {
+        " --oauth2-bearer \"$HELMDECK_TOKEN\""
+    } else {
+        ""
+    };
     let url = shell_quoted(&format!("{}/api/v1/packs/{pack}", sent.origin));
-    format!("curl{token} --json {} {url}", shell_quoted(&input.to_string()))
+    format!(
+        "curl{token} --json {} {url}",
+        shell_quoted(&input.to_string())
+    )
 }

@@ -18,7 +18,10 @@ const ROUTE: &str = "/api/v1/mcp/servers";
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
         .route("/ui/servers", page_at(|visit| Box::pin(list(visit))))
-        .route("/ui/servers/{name}/restart", form_at(|post| Box::pin(restart(post))))
+        .route(
+            "/ui/servers/{name}/restart",
+            form_at(|post| Box::pin(restart(post))),
+        )
 }
 
 answer! {
@@ -54,11 +57,16 @@ struct ServersPage {
 
 crate::frame::framed!(ServersPage);
 
-async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn list(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let answer = async {
         let list: McpServerList = ui.rest.get(&caller, ROUTE).await?;
         Ok(page(&ServersPage {
-            frame: Frame::new("Servers", Place::Servers, &caller, &ui).live("view=page&topics=stats,server"),
+            frame: Frame::new("Servers", Place::Servers, &caller, &ui)
+                .live("view=page&topics=stats,server"),
             done: super::State::of(&query).done(&ui, &caller),
             servers: list.servers,
         }))
@@ -68,8 +76,22 @@ async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
 
 async fn restart(Post { ui, path, sent }: Post) -> Response {
     let name = path_value(&path, "name");
-    match ui.rest.send(&sent.caller, Method::POST, &format!("{ROUTE}/{}/restart", segment(name)), None).await {
-        Ok(_) => done(&ui, &sent.caller, "/ui/servers", &format!("{name} was restarted, and is up.")),
+    match ui
+        .rest
+        .send(
+            &sent.caller,
+            Method::POST,
+            &format!("{ROUTE}/{}/restart", segment(name)),
+            None,
+        )
+        .await
+    {
+        Ok(_) => done(
+            &ui,
+            &sent.caller,
+            "/ui/servers",
+            &format!("{name} was restarted, and is up."),
+        ),
         Err(failure) => failed(&ui, &sent.caller, Place::Servers, &failure),
     }
 }

@@ -39,7 +39,12 @@ impl Numbers {
 
     /// Returns the share of answers that needed no run, in tenths of a percent; `None` without any.
     fn hit_permille(&self) -> Option<u64> {
-        let all: u64 = self.cache.iter().filter(|(status, _)| *status != "bypass").map(|(_, count)| count).sum();
+        let all: u64 = self
+            .cache
+            .iter()
+            .filter(|(status, _)| *status != "bypass")
+            .map(|(_, count)| count)
+            .sum();
         let hits = all.saturating_sub(self.answered("miss"));
         hits.saturating_mul(1_000).checked_div(all)
     }
@@ -50,7 +55,10 @@ impl Numbers {
     }
 
     fn hits_shown(&self) -> String {
-        self.hit_permille().map_or_else(|| "–".to_owned(), |share| format!("{}.{} %", share / 10, share % 10))
+        self.hit_permille().map_or_else(
+            || "–".to_owned(),
+            |share| format!("{}.{} %", share / 10, share % 10),
+        )
     }
 
     fn duration_shown(micros: Option<u64>) -> String {
@@ -58,7 +66,9 @@ impl Numbers {
     }
 
     fn saved_usd_shown(&self) -> String {
-        self.saved_usd.map(|usd| format!(", {usd:.2} USD")).unwrap_or_default()
+        self.saved_usd
+            .map(|usd| format!(", {usd:.2} USD"))
+            .unwrap_or_default()
     }
 
     fn p50(&self) -> String {
@@ -92,17 +102,33 @@ pub(super) struct StatisticsPart {
 
 impl StatisticsPart {
     /// Names of the windows and what a reader calls them.
-    const WINDOWS: [(&'static str, &'static str); 3] =
-        [("hour", "Last hour"), ("day", "Last day"), ("week", "Last week")];
+    const WINDOWS: [(&'static str, &'static str); 3] = [
+        ("hour", "Last hour"),
+        ("day", "Last day"),
+        ("week", "Last week"),
+    ];
 
     /// Reads the statistics of a window that a page names, of all packs or of one.
-    pub(super) async fn read(ui: &Ui, caller: &Caller, window: &str, pack: &str) -> Result<Self, Failure> {
-        let window = if Self::WINDOWS.iter().any(|(name, _)| *name == window) { window } else { "hour" };
+    pub(super) async fn read(
+        ui: &Ui,
+        caller: &Caller,
+        window: &str,
+        pack: &str,
+    ) -> Result<Self, Failure> {
+        let window = if Self::WINDOWS.iter().any(|(name, _)| *name == window) {
+            window
+        } else {
+            "hour"
+        };
         let mut route = format!("/api/v1/stats?window={window}");
         if !pack.is_empty() {
             route = format!("{route}&pack={}", segment(pack));
         }
-        Ok(Self { all: ui.rest.get(caller, &route).await?, pack: pack.to_owned(), now: ui.clock.now() })
+        Ok(Self {
+            all: ui.rest.get(caller, &route).await?,
+            pack: pack.to_owned(),
+            now: ui.clock.now(),
+        })
     }
 
     /// Returns what a slot is called.
@@ -124,33 +150,68 @@ impl StatisticsPart {
     }
 
     fn most(&self) -> u64 {
-        self.all.slots.iter().map(|slot| slot.calls).max().unwrap_or_default()
+        self.all
+            .slots
+            .iter()
+            .map(|slot| slot.calls)
+            .max()
+            .unwrap_or_default()
     }
 
     fn slowest(&self) -> String {
-        shown::micros(self.all.slots.iter().filter_map(|slot| slot.p99_us).max().unwrap_or_default())
+        shown::micros(
+            self.all
+                .slots
+                .iter()
+                .filter_map(|slot| slot.p99_us)
+                .max()
+                .unwrap_or_default(),
+        )
     }
 
     /// Draws the calls; failed ones stand out.
     fn calls_chart(&self) -> String {
         let bar = |slot: &Numbers| Bar {
-            title: format!("{}: {} calls, {} failed", slot.started(), slot.calls, slot.errors),
+            title: format!(
+                "{}: {} calls, {} failed",
+                slot.started(),
+                slot.calls,
+                slot.errors
+            ),
             value: slot.calls,
             marked: slot.errors,
         };
-        let title = format!("Calls by {}: {}, {} failed", self.by(), self.all.total.calls, self.all.total.errors);
-        chart::bars("calls", &title, &self.all.slots.iter().map(bar).collect::<Vec<_>>())
+        let title = format!(
+            "Calls by {}: {}, {} failed",
+            self.by(),
+            self.all.total.calls,
+            self.all.total.errors
+        );
+        chart::bars(
+            "calls",
+            &title,
+            &self.all.slots.iter().map(bar).collect::<Vec<_>>(),
+        )
     }
 
     /// Draws how long calls took: 99 of 100 as the bar, half of them marked.
     fn durations_chart(&self) -> String {
         let bar = |slot: &Numbers| Bar {
-            title: format!("{}: half within {}, 99 % within {}", slot.started(), slot.p50(), slot.p99()),
+            title: format!(
+                "{}: half within {}, 99 % within {}",
+                slot.started(),
+                slot.p50(),
+                slot.p99()
+            ),
             value: slot.p99_us.unwrap_or_default(),
             marked: slot.p50_us.unwrap_or_default(),
         };
         let title = format!("How long calls took by {}: p99, and p50 marked", self.by());
-        chart::bars("durations", &title, &self.all.slots.iter().map(bar).collect::<Vec<_>>())
+        chart::bars(
+            "durations",
+            &title,
+            &self.all.slots.iter().map(bar).collect::<Vec<_>>(),
+        )
     }
 }
 
@@ -160,8 +221,10 @@ mod tests {
     use crate::json::Read;
 
     fn numbers(cache: &[(&str, u64)]) -> Numbers {
-        let cache: serde_json::Map<_, _> =
-            cache.iter().map(|(status, count)| ((*status).to_owned(), (*count).into())).collect();
+        let cache: serde_json::Map<_, _> = cache
+            .iter()
+            .map(|(status, count)| ((*status).to_owned(), (*count).into()))
+            .collect();
         Numbers::read(&serde_json::json!({
             "calls": 10, "errors": 0, "cache": cache, "saved_calls": 0, "saved_ms": 0, "saved_upstream_calls": 0,
             "p50_us": null, "p99_us": 12,
@@ -172,10 +235,20 @@ mod tests {
     #[test]
     fn hit_ratio_counts_what_needed_no_run() {
         assert_eq!(
-            numbers(&[("hit", 6), ("coalesced", 1), ("stale", 1), ("miss", 2), ("bypass", 9)]).hit_permille(),
+            numbers(&[
+                ("hit", 6),
+                ("coalesced", 1),
+                ("stale", 1),
+                ("miss", 2),
+                ("bypass", 9)
+            ])
+            .hit_permille(),
             Some(800)
         );
         assert_eq!(numbers(&[("bypass", 9)]).hits_shown(), "–");
-        assert_eq!((numbers(&[]).p50(), numbers(&[]).p99()), ("–".to_owned(), "12 µs".to_owned()));
+        assert_eq!(
+            (numbers(&[]).p50(), numbers(&[]).p99()),
+            ("–".to_owned(), "12 µs".to_owned())
+        );
     }
 }

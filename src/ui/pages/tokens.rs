@@ -29,8 +29,14 @@ const DAY: u64 = 24 * 3600;
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/tokens", page_at(|visit| Box::pin(list(visit))).merge(form_at(|post| Box::pin(create(post)))))
-        .route("/ui/tokens/{id}/revoke", form_at(|post| Box::pin(revoke(post))))
+        .route(
+            "/ui/tokens",
+            page_at(|visit| Box::pin(list(visit))).merge(form_at(|post| Box::pin(create(post)))),
+        )
+        .route(
+            "/ui/tokens/{id}/revoke",
+            form_at(|post| Box::pin(revoke(post))),
+        )
 }
 
 answer! {
@@ -84,11 +90,22 @@ crate::frame::framed!(TokensPage);
 
 impl TokensPage {
     fn new(frame: Frame, list: Listed<TokenList>) -> Self {
-        Self { frame, list, made: None, failure: None, name: String::new(), scope: String::new() }
+        Self {
+            frame,
+            list,
+            made: None,
+            failure: None,
+            name: String::new(),
+            scope: String::new(),
+        }
     }
 }
 
-async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn list(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     LIST.show(&ui, &caller, &query, TokensPage::new).await
 }
 
@@ -104,8 +121,12 @@ async fn create(Post { ui, sent, .. }: Post) -> Response {
                 StatusCode::OK
             }
             Err(failure) => {
-                let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::BAD_REQUEST);
-                (shown.name, shown.scope) = (sent.value("name").to_owned(), sent.value("scope").to_owned());
+                let status =
+                    StatusCode::from_u16(failure.status).unwrap_or(StatusCode::BAD_REQUEST);
+                (shown.name, shown.scope) = (
+                    sent.value("name").to_owned(),
+                    sent.value("scope").to_owned(),
+                );
                 shown.failure = Some(failure);
                 status
             }
@@ -130,15 +151,26 @@ async fn make(ui: &Ui, caller: &Caller, sent: &Sent) -> Result<Made, Failure> {
             }
         }
     }
-    rest::read(&ui.rest.send(caller, Method::POST, LIST.route, Some::<&Value>(&wanted)).await?)
+    rest::read(
+        &ui.rest
+            .send(caller, Method::POST, LIST.route, Some::<&Value>(&wanted))
+            .await?,
+    )
 }
 
 async fn revoke(Post { ui, path, sent }: Post) -> Response {
     let route = format!("{}/{}", LIST.route, segment(path_value(&path, "id")));
-    match ui.rest.send(&sent.caller, Method::DELETE, &route, None).await {
-        Ok(_) => {
-            done(&ui, &sent.caller, "/ui/tokens", "The token is revoked. Every server refuses it within a second.")
-        }
+    match ui
+        .rest
+        .send(&sent.caller, Method::DELETE, &route, None)
+        .await
+    {
+        Ok(_) => done(
+            &ui,
+            &sent.caller,
+            "/ui/tokens",
+            "The token is revoked. Every server refuses it within a second.",
+        ),
         Err(failure) => failed(&ui, &sent.caller, LIST.place, &failure),
     }
 }

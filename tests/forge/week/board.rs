@@ -125,8 +125,11 @@ impl Board {
     /// Changes the title of an issue.
     pub(super) fn set_title(&self, key: &str, title: &str) {
         match self {
-            Self::Linear(mock) => mock.with(|store| store.edit(key, |issue| title.clone_into(&mut issue.title))),
-            Self::Hub(mock) => mock.with(|store| store.edit(number(key), |issue| title.clone_into(&mut issue.title))),
+            Self::Linear(mock) => {
+                mock.with(|store| store.edit(key, |issue| title.clone_into(&mut issue.title)))
+            }
+            Self::Hub(mock) => mock
+                .with(|store| store.edit(number(key), |issue| title.clone_into(&mut issue.title))),
         }
     }
 
@@ -134,9 +137,13 @@ impl Board {
     pub(super) fn set_description(&self, key: &str, change: impl FnOnce(&str) -> String) {
         match self {
             Self::Linear(mock) => {
-                mock.with(|store| store.edit(key, |issue| issue.description = change(&issue.description)));
+                mock.with(|store| {
+                    store.edit(key, |issue| issue.description = change(&issue.description))
+                });
             }
-            Self::Hub(mock) => mock.with(|store| store.edit(number(key), |issue| issue.body = change(&issue.body))),
+            Self::Hub(mock) => {
+                mock.with(|store| store.edit(number(key), |issue| issue.body = change(&issue.body)))
+            }
         }
     }
 
@@ -169,15 +176,29 @@ impl Board {
             }
         };
         match self {
-            Self::Linear(mock) => mock.with(|store| store.edit(key, |issue| toggle(&mut issue.labels))),
-            Self::Hub(mock) => mock.with(|store| store.edit(number(key), |issue| toggle(&mut issue.labels))),
+            Self::Linear(mock) => {
+                mock.with(|store| store.edit(key, |issue| toggle(&mut issue.labels)))
+            }
+            Self::Hub(mock) => {
+                mock.with(|store| store.edit(number(key), |issue| toggle(&mut issue.labels)))
+            }
         }
     }
 
     /// Returns all issues.
     pub(super) fn cards(&self) -> Vec<Card> {
-        let of_team =
-            |name: &String| !["Feature", "Bug", "Task", "Chore", "feature", "bug", "in progress"].contains(&&**name);
+        let of_team = |name: &String| {
+            ![
+                "Feature",
+                "Bug",
+                "Task",
+                "Chore",
+                "feature",
+                "bug",
+                "in progress",
+            ]
+            .contains(&&**name)
+        };
         match self {
             Self::Linear(mock) => mock.with(|store| {
                 let card = |issue: &helmdeck_testkit::linear::MockIssue| Card {
@@ -186,7 +207,12 @@ impl Board {
                     text: text_of(&issue.description),
                     over: issue.state == "Done" || issue.state == "Canceled",
                     priority: Some(issue.priority),
-                    labels: issue.labels.iter().filter(|name| of_team(name)).cloned().collect(),
+                    labels: issue
+                        .labels
+                        .iter()
+                        .filter(|name| of_team(name))
+                        .cloned()
+                        .collect(),
                     criteria: criteria_of(&issue.description),
                 };
                 store.issues.iter().map(card).collect()
@@ -198,7 +224,12 @@ impl Board {
                     text: text_of(&issue.body),
                     over: issue.closed,
                     priority: None,
-                    labels: issue.labels.iter().filter(|name| of_team(name)).cloned().collect(),
+                    labels: issue
+                        .labels
+                        .iter()
+                        .filter(|name| of_team(name))
+                        .cloned()
+                        .collect(),
                     criteria: criteria_of(&issue.body),
                 };
                 store.issues.iter().map(card).collect()
@@ -209,11 +240,19 @@ impl Board {
     /// Returns the texts of all comments.
     pub(super) fn comments(&self) -> Vec<String> {
         match self {
-            Self::Linear(mock) => {
-                mock.with(|store| store.comments.iter().map(|comment| comment.body.clone()).collect())
-            }
+            Self::Linear(mock) => mock.with(|store| {
+                store
+                    .comments
+                    .iter()
+                    .map(|comment| comment.body.clone())
+                    .collect()
+            }),
             Self::Hub(mock) => mock.with(|store| {
-                store.issues.iter().flat_map(|issue| issue.comments.iter().map(|one| one.body.clone())).collect()
+                store
+                    .issues
+                    .iter()
+                    .flat_map(|issue| issue.comments.iter().map(|one| one.body.clone()))
+                    .collect()
             }),
         }
     }
@@ -234,7 +273,11 @@ fn number(key: &str) -> u64 {
 /// Returns a description without the list of criteria and the mark.
 fn text_of(description: &str) -> String {
     let body = description.split(MARK).next().unwrap_or_default();
-    body.split(HEADING).next().unwrap_or_default().trim().to_owned()
+    body.split(HEADING)
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
 }
 
 fn criteria_of(description: &str) -> BTreeSet<String> {
@@ -249,14 +292,24 @@ fn criteria_of(description: &str) -> BTreeSet<String> {
 pub(super) fn with_text(description: &str, text: &str) -> String {
     let old = text_of(description);
     match description.find(&old) {
-        Some(at) if !old.is_empty() => format!("{}{text}{}", &description[..at], &description[at + old.len()..]),
-        _ => format!("{text}\n\n{}", description.trim_start()).trim_end().to_owned(),
+        Some(at) if !old.is_empty() => format!(
+            "{}{text}{}",
+            &description[..at],
+            &description[at + old.len()..]
+        ),
+        _ => format!("{text}\n\n{}", description.trim_start())
+            .trim_end()
+            .to_owned(),
     }
 }
 
 /// Returns a description with a criterion more.
 pub(super) fn with_criterion(description: &str, text: &str) -> String {
     let (body, mark) = description.split_at(description.find(MARK).unwrap_or(description.len()));
-    let heading = if body.contains(HEADING) { String::new() } else { format!("\n\n{HEADING}\n") };
+    let heading = if body.contains(HEADING) {
+        String::new()
+    } else {
+        format!("\n\n{HEADING}\n")
+    };
     format!("{}{heading}\n- [ ] {text}\n\n{mark}", body.trim_end())
 }

@@ -22,10 +22,14 @@ pub(super) struct Deeds {
 }
 
 impl Deeds {
-    /// Notes that a value took the place of another one: by an edit, or by the decision of a conflict.
+    /// Notes that a value took the place of another one: by an edit, or by the decision of a
+    /// conflict.
     pub(super) fn replace(&mut self, told: Told, before: &str, after: &str) {
         if before != after {
-            self.replaced.entry((told, before.to_owned())).or_default().insert(after.to_owned());
+            self.replaced
+                .entry((told, before.to_owned()))
+                .or_default()
+                .insert(after.to_owned());
             self.replaced.entry((told, after.to_owned())).or_default();
         }
     }
@@ -38,7 +42,13 @@ impl Deeds {
                 return true;
             }
             if seen.insert(value.clone()) {
-                left.extend(self.replaced.get(&(told, value)).into_iter().flatten().cloned());
+                left.extend(
+                    self.replaced
+                        .get(&(told, value))
+                        .into_iter()
+                        .flatten()
+                        .cloned(),
+                );
             }
         }
         false
@@ -47,7 +57,9 @@ impl Deeds {
     /// Returns the acknowledged values that neither are there nor were replaced.
     pub(super) fn lost(&self, told: Told, now: &str) -> Vec<String> {
         let all = self.replaced.keys().filter(|(one, _)| *one == told);
-        all.filter(|(_, value)| !self.leads(told, value, now)).map(|(_, value)| value.clone()).collect()
+        all.filter(|(_, value)| !self.leads(told, value, now))
+            .map(|(_, value)| value.clone())
+            .collect()
     }
 }
 
@@ -89,7 +101,9 @@ impl History {
         wanted: &T,
         what: impl FnOnce() -> String,
     ) {
-        self.expect(found == wanted, || format!("{}:\n  found  {found:?}\n  wanted {wanted:?}", what()));
+        self.expect(found == wanted, || {
+            format!("{}:\n  found  {found:?}\n  wanted {wanted:?}", what())
+        });
     }
 
     /// Notes a step.

@@ -22,7 +22,14 @@ fn pick<'a, T>(all: &'a [T], random: &mut Random) -> Option<&'a T> {
 }
 
 fn open_issues(project: &Project) -> Vec<Issue> {
-    project.issues().list(Scope::Open).unwrap().issues.into_iter().map(|item| item.issue).collect()
+    project
+        .issues()
+        .list(Scope::Open)
+        .unwrap()
+        .issues
+        .into_iter()
+        .map(|item| item.issue)
+        .collect()
 }
 
 /// A person does one thing in her clone.
@@ -48,12 +55,26 @@ pub(super) fn work(team: &Team, at: usize, history: &mut History, random: &mut R
 fn add(project: &Project, history: &mut History, random: &mut Random) -> Result<String> {
     let number = history.next();
     let title = format!("issue-{number} version {number}");
-    let criteria: Vec<String> = (0..random.below(3)).map(|one| format!("criterion {number}.{one}")).collect();
-    let blockers: Vec<String> = open_issues(project).into_iter().map(|issue| issue.linear_id).collect();
-    let blocked_by: Vec<String> =
-        pick(&blockers, random).filter(|_| number.is_multiple_of(5)).cloned().into_iter().collect();
+    let criteria: Vec<String> = (0..random.below(3))
+        .map(|one| format!("criterion {number}.{one}"))
+        .collect();
+    let blockers: Vec<String> = open_issues(project)
+        .into_iter()
+        .map(|issue| issue.linear_id)
+        .collect();
+    let blocked_by: Vec<String> = pick(&blockers, random)
+        .filter(|_| number.is_multiple_of(5))
+        .cloned()
+        .into_iter()
+        .collect();
     let labels = [vec![], vec!["ui".to_owned()], vec!["desk".to_owned()]][random.below(3)].clone();
-    let add = Add { title: title.clone(), criteria: criteria.clone(), labels, blocked_by, ..Add::default() };
+    let add = Add {
+        title: title.clone(),
+        criteria: criteria.clone(),
+        labels,
+        blocked_by,
+        ..Add::default()
+    };
     let added = project.issues().add(&add)?.issue;
     let deeds = history.of(&title);
     deeds.criteria.extend(criteria);
@@ -63,52 +84,85 @@ fn add(project: &Project, history: &mut History, random: &mut Random) -> Result<
 
 fn change(project: &Project, history: &mut History, random: &mut Random) -> Result<String> {
     let issues = open_issues(project);
-    let Some(issue) = pick(&issues, random) else { return Ok("finds no issue".to_owned()) };
+    let Some(issue) = pick(&issues, random) else {
+        return Ok("finds no issue".to_owned());
+    };
     let (key, number) = (&issue.linear_id, history.next());
     let set = |edit: &Edit| project.issues().set(key, edit, None).map(drop);
     let what = match random.below(6) {
         0 => {
             let word = issue.title.split(' ').next().unwrap().to_owned();
             let title = format!("{word} version {number}");
-            set(&Edit { title: Some(title.clone()), ..Edit::default() })?;
-            history.of(&issue.title).replace(Told::Title, &issue.title, &title);
+            set(&Edit {
+                title: Some(title.clone()),
+                ..Edit::default()
+            })?;
+            history
+                .of(&issue.title)
+                .replace(Told::Title, &issue.title, &title);
             title
         }
         1 => {
             let text = format!("Text {number}.");
-            set(&Edit { description: Some(text.clone()), ..Edit::default() })?;
+            set(&Edit {
+                description: Some(text.clone()),
+                ..Edit::default()
+            })?;
             let before = issue.description.clone().unwrap_or_default();
             history.of(&issue.title).replace(Told::Text, &before, &text);
             text
         }
         2 => {
-            set(&Edit { priority: Some(u8::try_from(random.below(5)).unwrap()), ..Edit::default() })?;
+            set(&Edit {
+                priority: Some(u8::try_from(random.below(5)).unwrap()),
+                ..Edit::default()
+            })?;
             "priority".to_owned()
         }
         3 => {
             let state = ["Open", "In Progress"][random.below(2)];
-            set(&Edit { state: Some(state.to_owned()), ..Edit::default() })?;
+            set(&Edit {
+                state: Some(state.to_owned()),
+                ..Edit::default()
+            })?;
             history.of(&issue.title).state_is_open_to_question = true;
             state.to_owned()
         }
         4 => {
             let text = format!("criterion {number}");
-            let mut all: Vec<String> = issue.acceptance_criteria.iter().map(|one| one.text().to_owned()).collect();
+            let mut all: Vec<String> = issue
+                .acceptance_criteria
+                .iter()
+                .map(|one| one.text().to_owned())
+                .collect();
             all.push(text.clone());
-            set(&Edit { criteria: Some(all), ..Edit::default() })?;
+            set(&Edit {
+                criteria: Some(all),
+                ..Edit::default()
+            })?;
             history.of(&issue.title).criteria.insert(text.clone());
             text
         }
         _ => match issue.acceptance_criteria.first() {
             Some(first) => {
-                let check = CriterionDone { criterion: first.text().to_owned(), done: true, evidence: None };
-                set(&Edit { checked: vec![check], ..Edit::default() })?;
+                let check = CriterionDone {
+                    criterion: first.text().to_owned(),
+                    done: true,
+                    evidence: None,
+                };
+                set(&Edit {
+                    checked: vec![check],
+                    ..Edit::default()
+                })?;
                 "a criterion holds".to_owned()
             }
             None => {
                 let mut labels = issue.labels.clone();
                 labels.push("ui".to_owned());
-                set(&Edit { labels: Some(labels), ..Edit::default() })?;
+                set(&Edit {
+                    labels: Some(labels),
+                    ..Edit::default()
+                })?;
                 "the label ui".to_owned()
             }
         },
@@ -118,17 +172,30 @@ fn change(project: &Project, history: &mut History, random: &mut Random) -> Resu
 
 fn comment(project: &Project, history: &mut History, random: &mut Random) -> Result<String> {
     let issues = open_issues(project);
-    let Some(issue) = pick(&issues, random) else { return Ok("finds no issue".to_owned()) };
+    let Some(issue) = pick(&issues, random) else {
+        return Ok("finds no issue".to_owned());
+    };
     let text = format!("Comment {}.", history.next());
-    project.issues().comment(&issue.linear_id, &NewComment { text: text.clone(), by: None })?;
+    project.issues().comment(
+        &issue.linear_id,
+        &NewComment {
+            text: text.clone(),
+            by: None,
+        },
+    )?;
     history.of(&issue.title).comments.insert(text.clone());
     Ok(format!("comments {}: {text}", issue.linear_id))
 }
 
 fn close(project: &Project, history: &mut History, random: &mut Random) -> Result<String> {
     let issues = open_issues(project);
-    let Some(issue) = pick(&issues, random) else { return Ok("finds no issue".to_owned()) };
-    let done = Done { anyway: Some("It is good enough".to_owned()), ..Done::default() };
+    let Some(issue) = pick(&issues, random) else {
+        return Ok("finds no issue".to_owned());
+    };
+    let done = Done {
+        anyway: Some("It is good enough".to_owned()),
+        ..Done::default()
+    };
     project.issues().done(&issue.linear_id, &done, None)?;
     history.of(&issue.title).closed = true;
     Ok(format!("closes {}", issue.linear_id))
@@ -136,7 +203,9 @@ fn close(project: &Project, history: &mut History, random: &mut Random) -> Resul
 
 fn reopen(project: &Project, history: &mut History, random: &mut Random) -> Result<String> {
     let all = project.issues().list(Scope::Done)?.issues;
-    let Some(item) = pick(&all, random) else { return Ok("finds nothing closed".to_owned()) };
+    let Some(item) = pick(&all, random) else {
+        return Ok("finds nothing closed".to_owned());
+    };
     project.issues().reopen(&item.issue.linear_id)?;
     history.of(&item.issue.title).state_is_open_to_question = true;
     Ok(format!("opens {} again", item.issue.linear_id))
@@ -145,9 +214,20 @@ fn reopen(project: &Project, history: &mut History, random: &mut Random) -> Resu
 fn learn(project: &Project, history: &mut History, random: &mut Random) -> Result<String> {
     let context = format!("When {}", history.next());
     let what = match random.below(3) {
-        0 => What::Successful { context: context.clone(), approach: "Do it".into() },
-        1 => What::Failed { context: context.clone(), issue: "It broke".into(), resolution: "Mend it".into() },
-        _ => What::Decision { context: context.clone(), decision: "So".into(), rationale: "Because".into() },
+        0 => What::Successful {
+            context: context.clone(),
+            approach: "Do it".into(),
+        },
+        1 => What::Failed {
+            context: context.clone(),
+            issue: "It broke".into(),
+            resolution: "Mend it".into(),
+        },
+        _ => What::Decision {
+            context: context.clone(),
+            decision: "So".into(),
+            rationale: "Because".into(),
+        },
     };
     Knowledge::new(project).add(&Learning::new(what), None)?;
     history.learned.insert(context.clone());
@@ -156,7 +236,11 @@ fn learn(project: &Project, history: &mut History, random: &mut Random) -> Resul
 
 fn plan(project: &Project, history: &mut History) -> Result<String> {
     let name = format!("Feature {}", history.next());
-    let add = AddFeature { name: name.clone(), tests: vec!["sums".to_owned()], ..AddFeature::default() };
+    let add = AddFeature {
+        name: name.clone(),
+        tests: vec!["sums".to_owned()],
+        ..AddFeature::default()
+    };
     let id = Features::new(project).add(&add, None)?.feature.id;
     history.features.insert(name.clone());
     Ok(format!("plans {id} {name}"))
@@ -165,26 +249,46 @@ fn plan(project: &Project, history: &mut History) -> Result<String> {
 /// A session with an entry and a learning.
 fn sit_down(project: &Project, history: &mut History, random: &mut Random) -> Result<String> {
     let sessions = Sessions::new(project);
-    let started = sessions.start(&Start { no_probe: true, ..Start::default() })?;
-    history.expect(started.paused.is_none(), || format!("paused: {:?}", started.paused));
+    let started = sessions.start(&Start {
+        no_probe: true,
+        ..Start::default()
+    })?;
+    history.expect(started.paused.is_none(), || {
+        format!("paused: {:?}", started.paused)
+    });
     let context = format!("When {}", history.next());
-    sessions.learn(Learning::new(What::Successful { context: context.clone(), approach: "Sit down".into() }))?;
+    sessions.learn(Learning::new(What::Successful {
+        context: context.clone(),
+        approach: "Sit down".into(),
+    }))?;
     history.learned.insert(context);
-    sessions.log(&Log { text: "Thought about it".to_owned(), next: None })?;
+    sessions.log(&Log {
+        text: "Thought about it".to_owned(),
+        next: None,
+    })?;
     let issues = open_issues(project);
     if let Some(issue) = pick(&issues, random) {
-        match project
-            .issues()
-            .start(&issue.linear_id, &helmdeck_forge::issues::Start { no_branch: true, ..Default::default() })
-        {
+        match project.issues().start(
+            &issue.linear_id,
+            &helmdeck_forge::issues::Start {
+                no_branch: true,
+                ..Default::default()
+            },
+        ) {
             Ok(_) => history.of(&issue.title).state_is_open_to_question = true,
             // Somebody else is at it.
             Err(error) => {
-                history.expect(matches!(error.category, Category::Locked | Category::Refused), || error.to_string());
+                history.expect(
+                    matches!(error.category, Category::Locked | Category::Refused),
+                    || error.to_string(),
+                );
             }
         }
     }
-    sessions.end(&End { next: Some("Go on".to_owned()), ..End::default() })?;
+    sessions.end(&End {
+        next: Some("Go on".to_owned()),
+        ..End::default()
+    })?;
     Ok(format!("has the session {}", started.session.id))
 }
 
@@ -215,7 +319,8 @@ pub(super) fn visit(team: &Team, history: &mut History, random: &mut Random) {
         }
         2 => {
             let text = format!("criterion {number}");
-            team.board.set_description(key, |old| with_criterion(old, &text));
+            team.board
+                .set_description(key, |old| with_criterion(old, &text));
             deeds.criteria.insert(text.clone());
             text
         }
@@ -237,14 +342,21 @@ pub(super) fn delegate(team: &mut Team, history: &mut History, random: &mut Rand
     let number = history.next();
     let run = |team: &Team, arguments: &[&str]| {
         let ended = team.run(AGENT, arguments);
-        assert_eq!(ended.code, 0, "{arguments:?}: {}{}", ended.stdout, ended.stderr);
+        assert_eq!(
+            ended.code, 0,
+            "{arguments:?}: {}{}",
+            ended.stdout, ended.stderr
+        );
         ended.stdout
     };
     let title = format!("issue-{number} version {number}");
     let with_feature = random.below(2) == 0;
     team.exchange(AGENT, history);
     let target = if with_feature {
-        let added = team.fixture.forge_in(&team.members[AGENT].root, &["features", "add", &title, "--test", "sums"]);
+        let added = team.fixture.forge_in(
+            &team.members[AGENT].root,
+            &["features", "add", &title, "--test", "sums"],
+        );
         history.features.insert(title.clone());
         added["feature"]["id"].as_str().unwrap().to_owned()
     } else {
@@ -268,7 +380,11 @@ pub(super) fn delegate(team: &mut Team, history: &mut History, random: &mut Rand
     }
     run(team, &["remember", &format!("When {number}: it works")]);
     history.learned.insert(format!("When {number}"));
-    let last = if in_parts { vec!["done"] } else { vec!["done", &what] };
+    let last = if in_parts {
+        vec!["done"]
+    } else {
+        vec!["done", &what]
+    };
     run(team, &last);
     let left = team.git(AGENT, &["status", "--porcelain"]);
     history.expect(left.is_empty(), || format!("the end left {left}"));
@@ -276,9 +392,17 @@ pub(super) fn delegate(team: &mut Team, history: &mut History, random: &mut Rand
     team.git(AGENT, &["switch", "--quiet", "main"]);
     team.git(AGENT, &["merge", "--quiet", "--no-edit", &branch]);
     let sync = team.run(AGENT, &["tracker", "sync"]);
-    assert!([0, 1].contains(&sync.code), "{}{}", sync.stdout, sync.stderr);
+    assert!(
+        [0, 1].contains(&sync.code),
+        "{}{}",
+        sync.stdout,
+        sync.stderr
+    );
     team.decide(&team.project(AGENT), history, random);
-    history.step(format!("Agent: does {title}: {}", started.lines().nth(1).unwrap_or_default()));
+    history.step(format!(
+        "Agent: does {title}: {}",
+        started.lines().nth(1).unwrap_or_default()
+    ));
 }
 
 /// The agent breaks the code in one large commit, which the others may get, and takes it back.
@@ -286,14 +410,31 @@ pub(super) fn go_wrong(team: &mut Team, history: &mut History, random: &mut Rand
     let number = history.next();
     let run = |team: &Team, arguments: &[&str]| {
         let ended = team.run(AGENT, arguments);
-        assert_eq!(ended.code, 0, "{arguments:?}: {}{}", ended.stdout, ended.stderr);
+        assert_eq!(
+            ended.code, 0,
+            "{arguments:?}: {}{}",
+            ended.stdout, ended.stderr
+        );
     };
     let contexts = |team: &Team| -> BTreeSet<String> {
         let knowledge = Knowledge::new(&team.project(AGENT)).read().unwrap();
-        knowledge.entries().filter_map(|entry| Some(entry.texts().first()?.1.to_owned())).collect()
+        knowledge
+            .entries()
+            .filter_map(|entry| Some(entry.texts().first()?.1.to_owned()))
+            .collect()
     };
     team.exchange(AGENT, history);
-    run(team, &["checkpoint", "create", "--key", &format!("WEEK-{number}"), "-m", "It works"]);
+    run(
+        team,
+        &[
+            "checkpoint",
+            "create",
+            "--key",
+            &format!("WEEK-{number}"),
+            "-m",
+            "It works",
+        ],
+    );
     team.exchange(AGENT, history);
     let good = team.git(AGENT, &["rev-parse", "HEAD"]);
     let root = team.members[AGENT].root.clone();
@@ -309,10 +450,17 @@ pub(super) fn go_wrong(team: &mut Team, history: &mut History, random: &mut Rand
     }
     let known = contexts(team);
     run(team, &["recover", "apply"]);
-    let code = team.git(AGENT, &["diff", "--name-only", &good, "HEAD", "--", ".", ":!.forge"]);
+    let code = team.git(
+        AGENT,
+        &["diff", "--name-only", &good, "HEAD", "--", ".", ":!.forge"],
+    );
     history.expect(code.is_empty(), || format!("the way back left {code}"));
     // The reason of the way back is learned.
-    history.learned.extend(contexts(team).difference(&known).cloned());
+    history
+        .learned
+        .extend(contexts(team).difference(&known).cloned());
     team.exchange(AGENT, history);
-    history.step(format!("Agent: breaks the code and takes it back, {number}"));
+    history.step(format!(
+        "Agent: breaks the code and takes it back, {number}"
+    ));
 }

@@ -216,7 +216,8 @@ pub(crate) struct StartWorkArgs {
 /// `helmdeck forge done`.
 #[derive(Debug, Args)]
 pub(crate) struct DoneWorkArgs {
-    /// What was done, for the commit of what is not committed, and for the checkpoint [default: the title of the issue]
+    /// What was done, for the commit of what is not committed, and for the checkpoint [default: the
+    /// title of the issue]
     #[arg(value_name = "WHAT")]
     pub(crate) what: Option<String>,
     /// Finish although a criterion is open or a feature fails, for this reason

@@ -7,7 +7,8 @@ use clap::{Args, Subcommand, ValueEnum};
 /// `helmdeck forge knowledge`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KnowledgeCommand {
-    /// Add an entry: --approach for what works, --issue for what does not, --decision or --invariant
+    /// Add an entry: --approach for what works, --issue for what does not, --decision or
+    /// --invariant
     Add(Box<LearnArgs>),
     /// Search entries
     #[command(visible_alias = "list")]
@@ -39,7 +40,12 @@ pub(crate) struct LearnArgs {
     #[arg(long, value_name = "TEXT", requires = "issue")]
     pub(crate) resolution: Option<String>,
     /// Decision
-    #[arg(long, value_name = "TEXT", requires = "rationale", conflicts_with = "invariant")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        requires = "rationale",
+        conflicts_with = "invariant"
+    )]
     pub(crate) decision: Option<String>,
     /// Reason
     #[arg(long, value_name = "TEXT", requires = "decision")]
@@ -56,7 +62,8 @@ pub(crate) struct LearnArgs {
     /// Related issue
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
-    /// Entry that it replaces, by its id or its first 6 characters; the old one is kept as superseded
+    /// Entry that it replaces, by its id or its first 6 characters; the old one is kept as
+    /// superseded
     #[arg(long, value_name = "ID")]
     pub(crate) replaces: Option<String>,
     /// Expected etag of the file

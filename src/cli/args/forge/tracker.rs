@@ -35,7 +35,8 @@ pub(crate) struct SyncArgs {
 pub(crate) struct ResolveArgs {
     /// Key of the issue
     pub(crate) key: String,
-    /// Field, like title or state; without it, --theirs gives up the changes that wait for the tracker
+    /// Field, like title or state; without it, --theirs gives up the changes that wait for the
+    /// tracker
     #[arg(long, value_name = "FIELD")]
     pub(crate) field: Option<String>,
     #[command(flatten)]

@@ -17,8 +17,8 @@ const MAX_BYTES: u64 = 64 << 20;
 /// Adds turns.
 ///
 /// # Errors
-/// A usage failure for texts that cannot be read; exit 1 at the first line of a file that is not a turn, or a turn that
-/// is refused. Turns before that line are added.
+/// A usage failure for texts that cannot be read; exit 1 at the first line of a file that is not a
+/// turn, or a turn that is refused. Turns before that line are added.
 pub(super) async fn run(on: &CommandContext<'_>, arguments: &AddArgs) -> Result<()> {
     let identity = identity(&arguments.which);
     match &arguments.file {
@@ -41,17 +41,30 @@ async fn add(on: &CommandContext<'_>, identity: &Identity, turn: NewTurn) -> Res
         return Err(Failure::usage("the turn is empty"));
     }
     let own = (&*identity.tenant, &*identity.user) == (LOCAL, LOCAL);
-    let added = if own { on.memory.add_turn(identity, turn).await } else { on.memory.put_turn(identity, turn).await };
+    let added = if own {
+        on.memory.add_turn(identity, turn).await
+    } else {
+        on.memory.put_turn(identity, turn).await
+    };
     Ok(added?)
 }
 
 fn of_arguments(arguments: &AddArgs) -> Result<NewTurn> {
-    let texts = [&arguments.user, &arguments.assistant].map(|text| text.as_deref().unwrap_or_default());
+    let texts =
+        [&arguments.user, &arguments.assistant].map(|text| text.as_deref().unwrap_or_default());
     if texts == ["-", "-"] {
-        return Err(Failure::usage("stdin is one text: --user or --assistant, not both")
-            .with_hint("`--file -` reads whole turns"));
+        return Err(
+            Failure::usage("stdin is one text: --user or --assistant, not both")
+                .with_hint("`--file -` reads whole turns"),
+        );
     }
-    let [user, assistant] = texts.map(|text| if text == "-" { stdin() } else { Ok(text.to_owned()) });
+    let [user, assistant] = texts.map(|text| {
+        if text == "-" {
+            stdin()
+        } else {
+            Ok(text.to_owned())
+        }
+    });
     let mut turn = NewTurn::new(user?, assistant?);
     turn.timestamp.clone_from(&arguments.at);
     turn.once.clone_from(&arguments.once);
@@ -60,7 +73,8 @@ fn of_arguments(arguments: &AddArgs) -> Result<NewTurn> {
 
 fn stdin() -> Result<String> {
     let bytes = read_all(io::stdin().lock(), MAX_BYTES, "stdin")?;
-    let mut text = String::from_utf8(bytes).map_err(|_| Failure::usage("stdin is not UTF-8 text"))?;
+    let mut text =
+        String::from_utf8(bytes).map_err(|_| Failure::usage("stdin is not UTF-8 text"))?;
     if text.ends_with('\n') {
         text.pop();
         if text.ends_with('\r') {
@@ -72,7 +86,8 @@ fn stdin() -> Result<String> {
 
 /// Adds the turns of a file.
 ///
-/// With `--json`, each turn is printed once it is stored, so that a reader knows which ones need no retry.
+/// With `--json`, each turn is printed once it is stored, so that a reader knows which ones need no
+/// retry.
 async fn of_file(on: &CommandContext<'_>, identity: &Identity, file: &Path) -> Result<()> {
     let (name, mut lines): (_, Box<dyn BufRead>) = if file == Path::new("-") {
         ("stdin".to_owned(), Box::new(io::stdin().lock()))
@@ -102,8 +117,16 @@ async fn of_file(on: &CommandContext<'_>, identity: &Identity, file: &Path) -> R
         }
     };
     if !on.setup.output.json && on.memory.config().strategy != Strategy::None {
-        let there = if repeated > 0 { format!("; {} there already", count(repeated, "turn")) } else { String::new() };
-        on.setup.output.text(&format!("added {} to {}{there}", count(added, "turn"), shown(identity)))?;
+        let there = if repeated > 0 {
+            format!("; {} there already", count(repeated, "turn"))
+        } else {
+            String::new()
+        };
+        on.setup.output.text(&format!(
+            "added {} to {}{there}",
+            count(added, "turn"),
+            shown(identity)
+        ))?;
     }
     end.map_err(|failure| failure.at(&format!("{name}, line {number}")))
 }
@@ -111,7 +134,10 @@ async fn of_file(on: &CommandContext<'_>, identity: &Identity, file: &Path) -> R
 /// Reads the next line, `None` at the end.
 fn next(lines: &mut dyn BufRead) -> Result<Option<Vec<u8>>, String> {
     let mut line = Vec::new();
-    let read = lines.take(MAX_BYTES + 1).read_until(b'\n', &mut line).map_err(|error| error.to_string())?;
+    let read = lines
+        .take(MAX_BYTES + 1)
+        .read_until(b'\n', &mut line)
+        .map_err(|error| error.to_string())?;
     if line.len() as u64 > MAX_BYTES {
         return Err(format!("the line has more than {MAX_BYTES} bytes"));
     }
@@ -122,11 +148,19 @@ fn next(lines: &mut dyn BufRead) -> Result<Option<Vec<u8>>, String> {
 fn turn(line: &[u8]) -> Result<NewTurn, String> {
     serde_json::from_slice(line).map_err(|error| {
         let text = error.to_string();
-        let named = ["unknown field", "missing field", "duplicate field"].iter().any(|start| text.starts_with(start));
+        let named = ["unknown field", "missing field", "duplicate field"]
+            .iter()
+            .any(|start| text.starts_with(start));
         let column = error.column();
         match error.classify() {
-            serde_json::error::Category::Data if named => text.split(" at line ").next().unwrap_or_default().to_owned(),
-            serde_json::error::Category::Data => format!("no turn: a value of the wrong type before column {column}"),
+            serde_json::error::Category::Data if named => text
+                .split(" at line ")
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+            serde_json::error::Category::Data => {
+                format!("no turn: a value of the wrong type before column {column}")
+            }
             _ => format!("no JSON: column {column}"),
         }
     })
@@ -138,7 +172,10 @@ async fn note_strategy(on: &CommandContext<'_>, identity: &Identity) -> Result<(
         return Ok(());
     }
     match on.memory.config().strategy {
-        Strategy::None => on.setup.output.note("warning: the strategy is none, so nothing is kept"),
+        Strategy::None => on
+            .setup
+            .output
+            .note("warning: the strategy is none, so nothing is kept"),
         Strategy::Truncation => {}
         Strategy::RollingSummary => {
             let waiting = on.memory.trace(identity).await?.backlog_turns;
@@ -160,16 +197,31 @@ mod tests {
     #[test]
     fn a_line_is_a_turn_or_says_what_is_wrong_without_repeating_it() {
         let read = turn(br#"{"user_message": "u", "once": "1"}"#).unwrap();
-        assert_eq!((read.user_message.as_str(), read.once.as_deref()), ("u", Some("1")));
+        assert_eq!(
+            (read.user_message.as_str(), read.once.as_deref()),
+            ("u", Some("1"))
+        );
         for (line, expected) in [
             (r#"{"user_message": "canary""#, "no JSON: column 25"),
-            (r#"{"user_message": ["canary"]}"#, "no turn: a value of the wrong type before column"),
-            (r#""canary""#, "no turn: a value of the wrong type before column"),
+            (
+                r#"{"user_message": ["canary"]}"#,
+                "no turn: a value of the wrong type before column",
+            ),
+            (
+                r#""canary""#,
+                "no turn: a value of the wrong type before column",
+            ),
             (r#"{"user_text": "canary"}"#, "unknown field `user_text`"),
-            (r#"{"once": "a", "once": "canary"}"#, "duplicate field `once`"),
+            (
+                r#"{"once": "a", "once": "canary"}"#,
+                "duplicate field `once`",
+            ),
         ] {
             let message = turn(line.as_bytes()).unwrap_err();
-            assert!(message.starts_with(expected) && !message.contains("canary"), "{line}: {message}");
+            assert!(
+                message.starts_with(expected) && !message.contains("canary"),
+                "{line}: {message}"
+            );
         }
     }
 

@@ -20,7 +20,11 @@ pub(super) struct CommandContext<'a> {
 
 impl CommandContext<'_> {
     /// Prints a value as JSON, or as the text that `text` makes.
-    pub(super) fn print<T: Serialize>(&self, value: &T, text: impl FnOnce() -> String) -> Result<()> {
+    pub(super) fn print<T: Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce() -> String,
+    ) -> Result<()> {
         let output = &self.setup.output;
         // Serialize straight to bytes, so that numbers in stored text stay unchanged.
         if output.json {
@@ -48,18 +52,29 @@ impl CommandContext<'_> {
 /// Describes what a conversation holds, by its trace; `None` = it is damaged.
 pub(super) fn held(identity: &Identity, trace: Option<&Trace>) -> String {
     let name = shown(identity);
-    trace.map_or_else(|| format!("the damaged conversation {name}"), |trace| format!("{} of {name}", parts(trace)))
+    trace.map_or_else(
+        || format!("the damaged conversation {name}"),
+        |trace| format!("{} of {name}", parts(trace)),
+    )
 }
 
 pub(super) fn parts(trace: &Trace) -> String {
     let turns = helmdeck_core::text::count(trace.kept_turns, "turn");
-    if trace.summary.is_empty() { turns } else { format!("{turns} and the summary") }
+    if trace.summary.is_empty() {
+        turns
+    } else {
+        format!("{turns} and the summary")
+    }
 }
 
 /// Returns the conversation that the arguments name.
 pub(super) fn identity(which: &ConversationIdArgs) -> Identity {
     let WhoseArgs { subject, tenant } = &which.whose;
-    Identity::new(tenant.as_deref().unwrap_or(LOCAL), subject.as_deref().unwrap_or(LOCAL), &which.session)
+    Identity::new(
+        tenant.as_deref().unwrap_or(LOCAL),
+        subject.as_deref().unwrap_or(LOCAL),
+        &which.session,
+    )
 }
 
 /// Returns a conversation as people write it: `tenant/user/session`.
@@ -77,7 +92,9 @@ pub(super) fn read_all(from: impl Read, limit: u64, name: &str) -> Result<Vec<u8
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     if bytes.len() as u64 > limit {
-        return Err(Failure::usage(format!("{name} has more than {limit} bytes")));
+        return Err(Failure::usage(format!(
+            "{name} has more than {limit} bytes"
+        )));
     }
     Ok(bytes)
 }
@@ -94,8 +111,14 @@ mod tests {
     #[test]
     fn a_conversation_is_the_local_callers_unless_said_otherwise() {
         let which = |subject: Option<&str>, tenant: Option<&str>| {
-            let whose = WhoseArgs { subject: subject.map(str::to_owned), tenant: tenant.map(str::to_owned) };
-            shown(&identity(&ConversationIdArgs { session: "s".to_owned(), whose }))
+            let whose = WhoseArgs {
+                subject: subject.map(str::to_owned),
+                tenant: tenant.map(str::to_owned),
+            };
+            shown(&identity(&ConversationIdArgs {
+                session: "s".to_owned(),
+                whose,
+            }))
         };
         assert_eq!(which(None, None), "local/local/s");
         assert_eq!(which(Some("alice"), Some("acme")), "acme/alice/s");
@@ -103,7 +126,12 @@ mod tests {
 
     #[test]
     fn an_endless_input_is_cut_off() {
-        assert!(read_all(std::io::repeat(b' '), 10, "x").unwrap_err().message().contains("more than 10 bytes"));
+        assert!(
+            read_all(std::io::repeat(b' '), 10, "x")
+                .unwrap_err()
+                .message()
+                .contains("more than 10 bytes")
+        );
         assert_eq!(read_all(&b"0123456789"[..], 10, "x").unwrap().len(), 10);
     }
 }

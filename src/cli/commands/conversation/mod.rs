@@ -1,6 +1,7 @@
 //! `helmdeck conversation`: conversations on the command line, with or without a running server.
 //!
-//! Only `fold` summarises: the other commands end before a model could answer. A server summarises in the background.
+//! Only `fold` summarises: the other commands end before a model could answer. A server summarises
+//! in the background.
 
 mod add;
 mod change;
@@ -16,13 +17,22 @@ use crate::wire::Setup;
 /// Runs a command.
 ///
 /// # Errors
-/// Exit 3 without a memory key, or for a turn that is not found; 78 if no summarizer is configured; 8 if a stored row
-/// does not open; 2 for an invalid argument; 1 if the store cannot be reached, or a turn or snapshot is refused.
+/// Exit 3 without a memory key, or for a turn that is not found; 78 if no summarizer is configured;
+/// 8 if a stored row does not open; 2 for an invalid argument; 1 if the store cannot be reached, or
+/// a turn or snapshot is refused.
 pub(crate) async fn run(setup: &Setup, command: &ConversationCommand) -> Result<()> {
     use ConversationCommand as C;
-    let writes = matches!(command, C::Add(_) | C::Restore { .. } | C::Pin { goal: Some(_), .. });
-    let opened = setup.conversation(writes, matches!(command, C::Fold { .. })).await?;
-    let on = CommandContext { setup, memory: &opened.memory };
+    let writes = matches!(
+        command,
+        C::Add(_) | C::Restore { .. } | C::Pin { goal: Some(_), .. }
+    );
+    let opened = setup
+        .conversation(writes, matches!(command, C::Fold { .. }))
+        .await?;
+    let on = CommandContext {
+        setup,
+        memory: &opened.memory,
+    };
     let answer = match command {
         C::Add(arguments) => add::run(&on, arguments).await,
         C::Context { which, format } => read::context(&on, which, *format).await,

@@ -3,8 +3,9 @@
 //! They are read-only and create no store.
 
 use helmdeck_conversation::{
-    ConversationFilter, ConversationInfo, ConversationPage, ConversationTurn, Format, Health, LlmContextPatch,
-    Strategy, SummaryStatus, Trace, TurnFilter, TurnId, TurnInfo, TurnPage, render,
+    ConversationFilter, ConversationInfo, ConversationPage, ConversationTurn, Format, Health,
+    LlmContextPatch, Strategy, SummaryStatus, Trace, TurnFilter, TurnId, TurnInfo, TurnPage,
+    render,
 };
 
 use super::context::{CommandContext, identity, seconds, shown};
@@ -43,13 +44,23 @@ fn text(patch: &LlmContextPatch) -> String {
     if patch.summary_cut {
         text.push_str(", summary cut");
     }
-    for (count, what) in [(patch.omitted_turns, "left out"), (patch.unreadable, "unreadable")] {
+    for (count, what) in [
+        (patch.omitted_turns, "left out"),
+        (patch.unreadable, "unreadable"),
+    ] {
         if count > 0 {
             text.push_str(&format!(", {count} {what}"));
         }
     }
-    text.push_str(if patch.over_budget { ", over the budget\n" } else { "\n" });
-    for (name, part) in [("goal", patch.goal.as_deref().unwrap_or_default()), ("summary", &patch.summary)] {
+    text.push_str(if patch.over_budget {
+        ", over the budget\n"
+    } else {
+        "\n"
+    });
+    for (name, part) in [
+        ("goal", patch.goal.as_deref().unwrap_or_default()),
+        ("summary", &patch.summary),
+    ] {
         if !part.is_empty() {
             text.push_str(&format!("\n{name}:\n{}\n", indented(part)));
         }
@@ -68,9 +79,15 @@ fn turn_text(key: TurnId, turn: &ConversationTurn) -> String {
 /// Returns the texts of a turn. Every line is indented, so that no text looks like program output.
 fn said(turn: &ConversationTurn) -> String {
     let mut text = String::new();
-    for (who, words) in [("user", &turn.user_message), ("assistant", &turn.assistant_response)] {
+    for (who, words) in [
+        ("user", &turn.user_message),
+        ("assistant", &turn.assistant_response),
+    ] {
         if !words.is_empty() {
-            text.push_str(&format!("  {who}:\n  {}\n", indented(words).replace('\n', "\n  ")));
+            text.push_str(&format!(
+                "  {who}:\n  {}\n",
+                indented(words).replace('\n', "\n  ")
+            ));
         }
     }
     text
@@ -88,7 +105,10 @@ pub(super) async fn health(on: &CommandContext<'_>, which: &ConversationIdArgs) 
     let folding = SummaryStatus::from(on.memory.trace(&identity(which)).await?);
     on.print(&folding, || match (&folding.last_failure, folding.health) {
         (Some(why), Health::Retry | Health::Degraded | Health::Recovering) => {
-            format!("{}: {} failures in a row, the last one {why}", folding.health, folding.failures)
+            format!(
+                "{}: {} failures in a row, the last one {why}",
+                folding.health, folding.failures
+            )
         }
         _ => folding.health.to_string(),
     })
@@ -108,7 +128,10 @@ fn trace_text(trace: &Trace) -> String {
     let mut fact = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
     fact("strategy", trace.strategy.to_string());
     fact("health", trace.health.to_string());
-    fact("kept turns", format!("{}, {}", trace.kept_turns, size(trace.kept_bytes)));
+    fact(
+        "kept turns",
+        format!("{}, {}", trace.kept_turns, size(trace.kept_bytes)),
+    );
     fact("in sight", trace.recent_turn_count.to_string());
     fact("left out", trace.omitted_turns.to_string());
     fact("tokens", trace.estimated_tokens.to_string());
@@ -117,7 +140,10 @@ fn trace_text(trace: &Trace) -> String {
         fact("to be summed up", trace.backlog_turns.to_string());
         fact("summed up through", trace.covers_through.to_string());
         fact("failures", trace.failures.to_string());
-        fact("last failure", trace.last_failure.clone().unwrap_or_else(|| "-".to_owned()));
+        fact(
+            "last failure",
+            trace.last_failure.clone().unwrap_or_else(|| "-".to_owned()),
+        );
     }
     let mut text = columns(&rows);
     if !trace.summary.is_empty() {
@@ -139,14 +165,18 @@ pub(super) async fn list(on: &CommandContext<'_>, arguments: &ConversationListAr
 
 async fn turns(on: &CommandContext<'_>, arguments: &ConversationListArgs) -> Result<()> {
     let whose = &arguments.whose;
-    let whose = crate::args::WhoseArgs { subject: whose.subject.clone(), tenant: whose.tenant.clone() };
+    let whose = crate::args::WhoseArgs {
+        subject: whose.subject.clone(),
+        tenant: whose.tenant.clone(),
+    };
     let session = arguments.session.clone().unwrap_or_default();
     let identity = identity(&ConversationIdArgs { session, whose });
     let mut after = match &arguments.after {
         None => None,
-        Some(text) => {
-            Some(TurnId::parse(text).ok_or_else(|| Failure::usage(format!("{text:?} is not the key of a turn")))?)
-        }
+        Some(text) => Some(
+            TurnId::parse(text)
+                .ok_or_else(|| Failure::usage(format!("{text:?} is not the key of a turn")))?,
+        ),
     };
     let mut all = TurnPage::default();
     loop {
@@ -175,7 +205,12 @@ fn turns_text(page: &TurnPage, name: &str) -> String {
         return format!("no turn of {name} is listed, of {}", page.total);
     }
     let mut text = if page.items.iter().any(|item| item.value.is_some()) {
-        let turn = |item: &TurnInfo| item.value.as_deref().map(|turn| turn_text(item.key, turn)).unwrap_or_default();
+        let turn = |item: &TurnInfo| {
+            item.value
+                .as_deref()
+                .map(|turn| turn_text(item.key, turn))
+                .unwrap_or_default()
+        };
         page.items.iter().map(turn).collect::<Vec<_>>().join("\n")
     } else {
         let rows = page.items.iter().map(|item: &TurnInfo| {
@@ -199,7 +234,10 @@ fn turns_text(page: &TurnPage, name: &str) -> String {
 }
 
 async fn conversations(on: &CommandContext<'_>, arguments: &ConversationListArgs) -> Result<()> {
-    let mut all = ConversationPage { next: arguments.after.clone(), ..ConversationPage::default() };
+    let mut all = ConversationPage {
+        next: arguments.after.clone(),
+        ..ConversationPage::default()
+    };
     loop {
         let filter = ConversationFilter {
             tenant: arguments.whose.tenant.clone(),
@@ -229,12 +267,23 @@ fn conversations_text(page: &ConversationPage) -> String {
             format!("{}/{}", session.tenant, session.user),
             session.turns.to_string(),
             size(session.bytes),
-            format!("{}Z", seconds(&session.updated_at.to_rfc3339()).trim_end_matches('Z')),
-            end.map_or_else(|| "never".to_owned(), |end| format!("{}Z", seconds(&end).trim_end_matches('Z'))),
+            format!(
+                "{}Z",
+                seconds(&session.updated_at.to_rfc3339()).trim_end_matches('Z')
+            ),
+            end.map_or_else(
+                || "never".to_owned(),
+                |end| format!("{}Z", seconds(&end).trim_end_matches('Z')),
+            ),
             session.health.to_string(),
         ]
     });
-    let mut text = table(["SESSION", "CALLER", "TURNS", "SIZE", "CHANGED", "ENDS", "HEALTH"], rows);
+    let mut text = table(
+        [
+            "SESSION", "CALLER", "TURNS", "SIZE", "CHANGED", "ENDS", "HEALTH",
+        ],
+        rows,
+    );
     if let Some(next) = &page.next {
         text.push_str(&format!("more: --after '{next}'\n"));
     }
@@ -245,7 +294,11 @@ fn conversations_text(page: &ConversationPage) -> String {
 ///
 /// # Errors
 /// Exit 3 if the turn is not found.
-pub(super) async fn show(on: &CommandContext<'_>, which: &ConversationIdArgs, key: &str) -> Result<()> {
+pub(super) async fn show(
+    on: &CommandContext<'_>,
+    which: &ConversationIdArgs,
+    key: &str,
+) -> Result<()> {
     let detail = on.memory.get_turn(&identity(which), key).await?;
     on.print(&detail, || {
         let item = &detail.item;
@@ -254,10 +307,25 @@ pub(super) async fn show(on: &CommandContext<'_>, which: &ConversationIdArgs, ke
         fact("turn", item.key.to_string());
         fact("when", item.timestamp.clone());
         fact("stored", item.created_at.to_rfc3339());
-        fact("size", format!("{}, {} tokens", size(item.size_bytes), item.tokens));
-        fact("in summary", if item.folded { "yes" } else { "no" }.to_owned());
+        fact(
+            "size",
+            format!("{}, {} tokens", size(item.size_bytes), item.tokens),
+        );
+        fact(
+            "in summary",
+            if item.folded { "yes" } else { "no" }.to_owned(),
+        );
         if let Some(digest) = &detail.turn.trajectory_digest {
-            fact("tools", digest.tools_invoked.iter().flatten().cloned().collect::<Vec<_>>().join(", "));
+            fact(
+                "tools",
+                digest
+                    .tools_invoked
+                    .iter()
+                    .flatten()
+                    .cloned()
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            );
         }
         format!("{}\n{}", columns(&rows), said(&detail.turn))
     })

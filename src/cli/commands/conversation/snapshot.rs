@@ -34,26 +34,45 @@ pub(super) async fn take(on: &CommandContext<'_>, arguments: &SnapshotArgs) -> R
     let strategy = snapshot.strategy.unwrap_or(Strategy::None);
     // A strategy that keeps nothing has no bytes; an empty record names the strategy.
     let bytes = match snapshot.bytes.is_empty() {
-        true => wire::write_record(&Record { strategy, ..Record::default() }).into(),
+        true => wire::write_record(&Record {
+            strategy,
+            ..Record::default()
+        })
+        .into(),
         false => snapshot.bytes,
     };
-    let Some(path) = &arguments.output else { return on.setup.output.raw(&bytes) };
+    let Some(path) = &arguments.output else {
+        return on.setup.output.raw(&bytes);
+    };
     let (pending, mut file) = PendingFile::beside(path)?;
-    let failed = |error: io::Error| Failure::new(Exit::Failed, format!("{}: {error}", path.display()));
+    let failed =
+        |error: io::Error| Failure::new(Exit::Failed, format!("{}: {error}", path.display()));
     file.write_all(&bytes).map_err(failed)?;
     pending.keep(&file, path, arguments.force)?;
-    let value = json!({"file": path.display().to_string(), "bytes": bytes.len(), "strategy": strategy});
+    let value =
+        json!({"file": path.display().to_string(), "bytes": bytes.len(), "strategy": strategy});
     on.print(&value, || {
-        format!("wrote {} ({}, {strategy}) to {}", shown(&identity), size(bytes.len() as u64), path.display())
+        format!(
+            "wrote {} ({}, {strategy}) to {}",
+            shown(&identity),
+            size(bytes.len() as u64),
+            path.display()
+        )
     })
 }
 
 /// Replaces a conversation by a snapshot.
 ///
 /// # Errors
-/// Exit 3 for a missing file; a usage failure if turns would be replaced without a confirmation; exit 1 for a file that
-/// cannot be read, that is no snapshot, or that has another strategy. After an error nothing has changed.
-pub(super) async fn restore(on: &CommandContext<'_>, which: &ConversationIdArgs, file: &Path, yes: bool) -> Result<()> {
+/// Exit 3 for a missing file; a usage failure if turns would be replaced without a confirmation;
+/// exit 1 for a file that cannot be read, that is no snapshot, or that has another strategy. After
+/// an error nothing has changed.
+pub(super) async fn restore(
+    on: &CommandContext<'_>,
+    which: &ConversationIdArgs,
+    file: &Path,
+    yes: bool,
+) -> Result<()> {
     let bytes = if file == Path::new("-") {
         read_all(io::stdin().lock(), MAX_BYTES, "stdin")?
     } else {
@@ -69,11 +88,32 @@ pub(super) async fn restore(on: &CommandContext<'_>, which: &ConversationIdArgs,
     let identity = identity(which);
     let trace = on.trace(&identity).await?;
     // An empty conversation loses nothing.
-    let yes = yes || trace.as_ref().is_some_and(|trace| trace.kept_turns == 0 && trace.summary.is_empty());
-    let question = format!("replace {} by a snapshot of {}", held(&identity, trace.as_ref()), size(bytes.len() as u64));
+    let yes = yes
+        || trace
+            .as_ref()
+            .is_some_and(|trace| trace.kept_turns == 0 && trace.summary.is_empty());
+    let question = format!(
+        "replace {} by a snapshot of {}",
+        held(&identity, trace.as_ref()),
+        size(bytes.len() as u64)
+    );
     on.setup.output.confirm(&question, yes)?;
-    on.memory.restore(&identity, &Snapshot { strategy: None, bytes: bytes.into() }).await?;
+    on.memory
+        .restore(
+            &identity,
+            &Snapshot {
+                strategy: None,
+                bytes: bytes.into(),
+            },
+        )
+        .await?;
     let trace = on.memory.trace(&identity).await?;
     let value = json!({"restored": true, "kept_turns": trace.kept_turns, "summary": !trace.summary.is_empty()});
-    on.print(&value, || format!("restored {}: {}", shown(&identity), super::context::parts(&trace)))
+    on.print(&value, || {
+        format!(
+            "restored {}: {}",
+            shown(&identity),
+            super::context::parts(&trace)
+        )
+    })
 }

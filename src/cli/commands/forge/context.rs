@@ -66,11 +66,24 @@ impl CommandContext {
         output: Output,
     ) -> Result<Self, Stop> {
         let folder = env.absolute(common.project.as_deref().unwrap_or_else(|| Path::new(".")))?;
-        let environment = project::environment(env, config, common.session.as_deref(), common.agent.as_deref())?;
-        if let Some(rule) = common.allow_secret.iter().find(|rule| rules().all(|known| known != **rule)) {
+        let environment = project::environment(
+            env,
+            config,
+            common.session.as_deref(),
+            common.agent.as_deref(),
+        )?;
+        if let Some(rule) = common
+            .allow_secret
+            .iter()
+            .find(|rule| rules().all(|known| known != **rule))
+        {
             let meant = did_you_mean(rule, rules());
-            let error = Error::usage(format!("{rule:?} is no rule of the scanner for secrets{meant}"));
-            return Err(error.hint("the error of a refused write names its rule").into());
+            let error = Error::usage(format!(
+                "{rule:?} is no rule of the scanner for secrets{meant}"
+            ));
+            return Err(error
+                .hint("the error of a refused write names its rule")
+                .into());
         }
         Ok(Self {
             folder,
@@ -85,7 +98,9 @@ impl CommandContext {
 
     /// Opens the project.
     pub(super) fn open(&self) -> Result<Project, Stop> {
-        Ok(self.find()?.ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?)
+        Ok(self
+            .find()?
+            .ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?)
     }
 
     /// Opens the project to read it. A missing memory ends the command, and is no error.
@@ -112,13 +127,20 @@ impl CommandContext {
     /// As [`Self::find`], but changes nothing.
     fn find_quietly(&self) -> Result<Option<Project>, Stop> {
         let project = Project::open(&self.folder, self.environment.clone())?;
-        Ok(project.map(|project| self.allowed.iter().fold(project, |project, rule| project.allowing(rule))))
+        Ok(project.map(|project| {
+            self.allowed
+                .iter()
+                .fold(project, |project, rule| project.allowing(rule))
+        }))
     }
 
     /// Opens the project, changes it, and renews the lease of its session.
     ///
     /// A session that is over may not change the project.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&Project) -> helmdeck_forge::Result<T>) -> Result<T, Stop> {
+    pub(super) fn change<T>(
+        &self,
+        change: impl FnOnce(&Project) -> helmdeck_forge::Result<T>,
+    ) -> Result<T, Stop> {
         let project = self.open()?;
         Sessions::new(&project).check_not_over()?;
         let done = change(&project)?;
@@ -144,12 +166,20 @@ impl CommandContext {
 
     /// Prints an answer: as JSON, or as lines of names and values.
     pub(super) fn show<T: Serialize>(&self, data: &T) -> Answer {
-        self.print(data, || serde_json::to_value(data).map(|value| plain(&value)).unwrap_or_default())
+        self.print(data, || {
+            serde_json::to_value(data)
+                .map(|value| plain(&value))
+                .unwrap_or_default()
+        })
     }
 
     /// Ends with an exit code and no further message.
     pub(super) fn exit(exit: Exit) -> Answer {
-        if exit == Exit::Ok { Ok(()) } else { Err(Failure::silent(exit).into()) }
+        if exit == Exit::Ok {
+            Ok(())
+        } else {
+            Err(Failure::silent(exit).into())
+        }
     }
 
     /// Says whether the output is for a program.
@@ -164,7 +194,9 @@ impl CommandContext {
 
     /// Asks the user for confirmation, and returns an error without it.
     pub(super) fn ask(&self, what: &str, refused: &str) -> Answer {
-        self.output.confirm(what, false).map_err(|_| Error::refused(refused).into())
+        self.output
+            .confirm(what, false)
+            .map_err(|_| Error::refused(refused).into())
     }
 
     /// Asks the user for one line of text. `None` without a terminal, or for an empty answer.
@@ -181,7 +213,9 @@ impl CommandContext {
 /// Makes the error of a file that the command line names and that cannot be read.
 pub(super) fn unreadable(file: &Path, error: &std::io::Error) -> Error {
     match error.kind() {
-        std::io::ErrorKind::NotFound => Error::not_found(format!("cannot read {}: {error}", file.display())),
+        std::io::ErrorKind::NotFound => {
+            Error::not_found(format!("cannot read {}: {error}", file.display()))
+        }
         _ => Error::io("cannot read", file, error),
     }
 }

@@ -25,23 +25,39 @@ pub(super) fn run(on: &CommandContext, command: &FormCommand) -> Answer {
                 let rows: Vec<_> = listed
                     .iter()
                     .map(|form| {
-                        let about = form.problem.clone().unwrap_or_else(|| form.fields.join(", "));
+                        let about = form
+                            .problem
+                            .clone()
+                            .unwrap_or_else(|| form.fields.join(", "));
                         vec![form.name.clone(), about]
                     })
                     .collect();
-                if rows.is_empty() { "there is no form".to_owned() } else { columns(&rows) }
+                if rows.is_empty() {
+                    "there is no form".to_owned()
+                } else {
+                    columns(&rows)
+                }
             })
         }
         C::List { name: Some(name) } => {
             let shown = Forms::new(&on.look()?).show(name)?;
             on.print(&shown, || shown_text(&shown))
         }
-        C::New { form, label, priority } => {
+        C::New {
+            form,
+            label,
+            priority,
+        } => {
             let project = on.open()?;
             let mut given = values(form)?;
             ask(on, &project, &form.name, &mut given)?;
-            let more = Add { labels: label.clone(), priority: *priority, ..Add::default() };
-            let changed = on.change(|project| Forms::new(project).add(&form.name, &given, &more))?;
+            let more = Add {
+                labels: label.clone(),
+                priority: *priority,
+                ..Add::default()
+            };
+            let changed =
+                on.change(|project| Forms::new(project).add(&form.name, &given, &more))?;
             on.print(&changed, || changed_text(&changed.issue, &changed.warnings))
         }
     }
@@ -55,9 +71,13 @@ fn values(form: &FormValues) -> Result<Values, Stop> {
     };
     let mut named = Values::new();
     for pair in &form.field {
-        let (field, value) =
-            pair.split_once('=').ok_or_else(|| Error::usage(format!("--field {pair:?} has no = after the field")))?;
-        named.entry(field.trim().to_owned()).or_default().push(value.to_owned());
+        let (field, value) = pair
+            .split_once('=')
+            .ok_or_else(|| Error::usage(format!("--field {pair:?} has no = after the field")))?;
+        named
+            .entry(field.trim().to_owned())
+            .or_default()
+            .push(value.to_owned());
     }
     // The command line comes before the file.
     values.extend(named);
@@ -68,9 +88,16 @@ fn read(file: &Path) -> Result<Values, Stop> {
     let io = |error| Stop::from(unreadable(file, &error));
     let mut text = String::new();
     if file == Path::new("-") {
-        std::io::stdin().take(MAX_VALUES).read_to_string(&mut text).map_err(io)?;
+        std::io::stdin()
+            .take(MAX_VALUES)
+            .read_to_string(&mut text)
+            .map_err(io)?;
     } else {
-        std::fs::File::open(file).map_err(io)?.take(MAX_VALUES).read_to_string(&mut text).map_err(io)?;
+        std::fs::File::open(file)
+            .map_err(io)?
+            .take(MAX_VALUES)
+            .read_to_string(&mut text)
+            .map_err(io)?;
     }
     let wrong = |what: String| Stop::from(Error::usage(format!("{}: {what}", file.display())));
     let members: serde_json::Map<String, Value> =
@@ -87,7 +114,11 @@ fn read(file: &Path) -> Result<Values, Stop> {
             match one {
                 Value::String(text) => texts.push(text),
                 Value::Number(number) => texts.push(number.to_string()),
-                _ => return Err(wrong(format!("{field} is neither a text nor a list of texts"))),
+                _ => {
+                    return Err(wrong(format!(
+                        "{field} is neither a text nor a list of texts"
+                    )));
+                }
             }
         }
         values.insert(field, texts);
@@ -101,7 +132,13 @@ fn ask(on: &CommandContext, project: &Project, name: &str, values: &mut Values) 
         return Ok(());
     }
     let shown = Forms::new(project).show(name)?;
-    for field in shown.form.fields.iter().filter(|field| !values.contains_key(&field.name)).cloned().collect::<Vec<_>>()
+    for field in shown
+        .form
+        .fields
+        .iter()
+        .filter(|field| !values.contains_key(&field.name))
+        .cloned()
+        .collect::<Vec<_>>()
     {
         let list = matches!(field.kind, FieldType::MultiSelect | FieldType::Checklist);
         let mut given = Vec::new();
@@ -121,19 +158,39 @@ fn ask(on: &CommandContext, project: &Project, name: &str, values: &mut Values) 
 /// Returns a field on one line: `qa_requirements (select: unit_tests, manual_qa)`.
 fn about(shown: &Shown, field: &Field) -> String {
     let kind = serde_json::to_value(field.kind).ok();
-    let mut words = vec![kind.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()];
+    let mut words = vec![
+        kind.as_ref()
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned(),
+    ];
     if field.required || field.name == "title" {
         words.push("required".to_owned());
     }
     words.extend(field.min_items.map(|least| format!("at least {least}")));
-    words.extend(field.pattern.as_ref().map(|pattern| format!("as {pattern}")));
-    let options = shown.options.get(&field.name).map(|all| all.join(", ")).filter(|all| !all.is_empty());
+    words.extend(
+        field
+            .pattern
+            .as_ref()
+            .map(|pattern| format!("as {pattern}")),
+    );
+    let options = shown
+        .options
+        .get(&field.name)
+        .map(|all| all.join(", "))
+        .filter(|all| !all.is_empty());
     let options = options.map(|all| format!(": {all}")).unwrap_or_default();
     format!("{} ({}){options}", field.name, words.join(", "))
 }
 
 fn shown_text(shown: &Shown) -> String {
     let mut lines = vec![format!("{} ({})", shown.form.template, shown.path)];
-    lines.extend(shown.form.fields.iter().map(|field| format!("  {}", about(shown, field))));
+    lines.extend(
+        shown
+            .form
+            .fields
+            .iter()
+            .map(|field| format!("  {}", about(shown, field))),
+    );
     lines.join("\n")
 }

@@ -59,38 +59,58 @@ pub(super) fn hook(on: &CommandContext, command: &HookCommand) -> Answer {
 
 /// Returns the file of the message.
 fn first(arguments: &[OsString]) -> Result<&Path, Error> {
-    arguments.first().map(Path::new).ok_or_else(|| Error::usage("the file with the message is missing"))
+    arguments
+        .first()
+        .map(Path::new)
+        .ok_or_else(|| Error::usage("the file with the message is missing"))
 }
 
 fn commit_msg(on: &CommandContext, file: &Path) -> Answer {
     // A hook never blocks a repository without a memory.
-    let Some(project) = on.find()? else { return on.done() };
+    let Some(project) = on.find()? else {
+        return on.done();
+    };
     let findings = Commits::new(&project).check_message(&String::from_utf8_lossy(&message(file)?));
     on.show(&findings)?;
-    let broken = findings.iter().any(|finding| finding.severity == Severity::Error);
+    let broken = findings
+        .iter()
+        .any(|finding| finding.severity == Severity::Error);
     CommandContext::exit(if broken { Exit::Failed } else { Exit::Ok })
 }
 
 fn pre_commit(on: &CommandContext, index: Option<&OsString>) -> Answer {
-    let Some(project) = on.find()? else { return on.done() };
-    let index = index.map(|index| index.to_string_lossy()).filter(|index| !index.is_empty());
+    let Some(project) = on.find()? else {
+        return on.done();
+    };
+    let index = index
+        .map(|index| index.to_string_lossy())
+        .filter(|index| !index.is_empty());
     // The commit is made in any case; the memory then waits for the next one.
     if let Err(error) = Commits::new(&project).add_memory(index.as_deref()) {
-        on.output.note(&format!("the memory is not in this commit: {error}"));
+        on.output
+            .note(&format!("the memory is not in this commit: {error}"));
     }
     on.done()
 }
 
 fn prepare_commit_msg(on: &CommandContext, file: &Path, source: Option<&str>) -> Answer {
-    let Some(project) = on.find()? else { return on.done() };
-    let Ok(origin) = origin(&project) else { return on.done() };
+    let Some(project) = on.find()? else {
+        return on.done();
+    };
+    let Ok(origin) = origin(&project) else {
+        return on.done();
+    };
     let key = Work::new(&project).key()?;
     // A message that is too long or not text stays unchanged: a partial one must not replace it.
-    let Ok(text) = String::from_utf8(message(file)?) else { return on.done() };
+    let Ok(text) = String::from_utf8(message(file)?) else {
+        return on.done();
+    };
     if text.len() as u64 > MAX_MESSAGE {
         return on.done();
     }
-    if let Some(text) = Commits::new(&project).prepare_message(&text, source, key.as_deref(), &origin)? {
+    if let Some(text) =
+        Commits::new(&project).prepare_message(&text, source, key.as_deref(), &origin)?
+    {
         std::fs::write(file, text).map_err(|error| Error::io("cannot write", file, &error))?;
     }
     on.done()
@@ -102,16 +122,27 @@ fn message(file: &Path) -> helmdeck_forge::Result<Vec<u8>> {
 
     let io = |error| super::context::unreadable(file, &error);
     let mut text = Vec::new();
-    std::fs::File::open(file).map_err(io)?.take(MAX_MESSAGE + 1).read_to_end(&mut text).map_err(io)?;
+    std::fs::File::open(file)
+        .map_err(io)?
+        .take(MAX_MESSAGE + 1)
+        .read_to_end(&mut text)
+        .map_err(io)?;
     Ok(text)
 }
 
 /// Says what a checkpoint holds.
 fn made_text(made: &Made) -> String {
-    let mut lines = vec![format!("{} at {}", made.tag, made.commit.get(..12).unwrap_or(&made.commit))];
+    let mut lines = vec![format!(
+        "{} at {}",
+        made.tag,
+        made.commit.get(..12).unwrap_or(&made.commit)
+    )];
     let checks = made.manifest.checks.iter();
     lines.extend(checks.map(|check| format!("  {} ms  {}", check.ms, check.cmd.escape_debug())));
-    let (passing, total) = (made.manifest.features_passing.len(), made.manifest.features_total);
+    let (passing, total) = (
+        made.manifest.features_passing.len(),
+        made.manifest.features_total,
+    );
     lines.extend(total.map(|total| format!("  features: {passing} of {total} pass")));
     let closed = &made.manifest.linear_issues_closed;
     if !closed.is_empty() {
@@ -120,15 +151,30 @@ fn made_text(made: &Made) -> String {
     if !made.can_rollback_to {
         lines.push("  it cannot be gone back to, for no check ran".to_owned());
     }
-    lines.push(format!("  pushed: {}", if made.pushed { "yes" } else { "no" }));
-    lines.extend(made.warnings.iter().map(|warning| format!("warning: {warning}")));
+    lines.push(format!(
+        "  pushed: {}",
+        if made.pushed { "yes" } else { "no" }
+    ));
+    lines.extend(
+        made.warnings
+            .iter()
+            .map(|warning| format!("warning: {warning}")),
+    );
     lines.join("\n")
 }
 
 pub(super) fn checkpoint(on: &CommandContext, command: &CheckpointCommand) -> Answer {
     use CheckpointCommand as C;
     match command {
-        C::Create { key, message, verify, closes, anyway, push, remote } => {
+        C::Create {
+            key,
+            message,
+            verify,
+            closes,
+            anyway,
+            push,
+            remote,
+        } => {
             let create = Create {
                 key: key.clone(),
                 message: message.clone(),
@@ -140,8 +186,13 @@ pub(super) fn checkpoint(on: &CommandContext, command: &CheckpointCommand) -> An
             };
             let made = match on.change(|project| Checkpoints::new(project).create(&create)) {
                 Err(Stop::Project(error)) if error.code == "E_NO_CHECKS" && on.is_interactive() => {
-                    let question = format!("{}.\nWhich command does? [nothing: no checkpoint]", error.message);
-                    let Some(command) = on.output.line(&question)? else { return Err(Stop::Project(error)) };
+                    let question = format!(
+                        "{}.\nWhich command does? [nothing: no checkpoint]",
+                        error.message
+                    );
+                    let Some(command) = on.output.line(&question)? else {
+                        return Err(Stop::Project(error));
+                    };
                     helmdeck_forge::init::set_check(&on.open()?, &command)?;
                     on.change(|project| Checkpoints::new(project).create(&create))?
                 }
@@ -154,13 +205,25 @@ pub(super) fn checkpoint(on: &CommandContext, command: &CheckpointCommand) -> An
             on.print(&all, || {
                 let lines = all.iter().map(|checkpoint| {
                     let commit = checkpoint.commit.as_deref().unwrap_or("-");
-                    let usable = if checkpoint.can_rollback_to { "usable" } else { "not usable" };
-                    let why: String = checkpoint.notes.iter().map(|note| format!("; {note}")).collect();
+                    let usable = if checkpoint.can_rollback_to {
+                        "usable"
+                    } else {
+                        "not usable"
+                    };
+                    let why: String = checkpoint
+                        .notes
+                        .iter()
+                        .map(|note| format!("; {note}"))
+                        .collect();
                     let state = match checkpoint.state {
                         State::Ok => String::new(),
                         state => format!(" ({})", state.as_str()),
                     };
-                    format!("{}  {}  {usable}{state}{why}", checkpoint.name, commit.get(..12).unwrap_or(commit))
+                    format!(
+                        "{}  {}  {usable}{state}{why}",
+                        checkpoint.name,
+                        commit.get(..12).unwrap_or(commit)
+                    )
                 });
                 lines.collect::<Vec<_>>().join("\n")
             })
@@ -171,7 +234,9 @@ pub(super) fn checkpoint(on: &CommandContext, command: &CheckpointCommand) -> An
 
 /// Says what a recovery did.
 fn applied_text(applied: &Applied) -> String {
-    let Some(rollback) = &applied.rollback else { return applied.next.clone() };
+    let Some(rollback) = &applied.rollback else {
+        return applied.next.clone();
+    };
     let cut = |commit: &str| commit.get(..12).unwrap_or(commit).to_owned();
     let branch = rollback.branch.as_deref().unwrap_or("a detached HEAD");
     format!(
@@ -191,10 +256,17 @@ pub(super) fn recover(on: &CommandContext, command: &RecoverCommand) -> Answer {
         RecoverCommand::Assess { no_verify } => {
             let report = Recovery::new(&on.look()?).assess(Assess { verify: !no_verify })?;
             on.print(&report, || report.to_string())?;
-            CommandContext::exit(if report.class == Class::Unknown { Exit::Unknown } else { Exit::Ok })
+            CommandContext::exit(if report.class == Class::Unknown {
+                Exit::Unknown
+            } else {
+                Exit::Ok
+            })
         }
         RecoverCommand::Apply { checkpoint, why } => {
-            let apply = Apply { checkpoint: checkpoint.clone(), why: why.clone() };
+            let apply = Apply {
+                checkpoint: checkpoint.clone(),
+                why: why.clone(),
+            };
             let applied = Recovery::new(&on.open()?).apply(&apply)?;
             on.print(&applied, || applied_text(&applied))
         }
@@ -205,8 +277,14 @@ pub(super) fn recover(on: &CommandContext, command: &RecoverCommand) -> Answer {
                 None if on.is_interactive() => {
                     // A pause can be ended even if it cannot be read.
                     let paused = Recovery::new(&project).paused().ok().flatten();
-                    let why = paused.map_or_else(|| "a reason that cannot be read".to_owned(), |paused| paused.reason);
-                    on.ask(&format!("end the pause, which began for this: {why}"), "the pause goes on")?;
+                    let why = paused.map_or_else(
+                        || "a reason that cannot be read".to_owned(),
+                        |paused| paused.reason,
+                    );
+                    on.ask(
+                        &format!("end the pause, which began for this: {why}"),
+                        "the pause goes on",
+                    )?;
                     By::Terminal
                 }
                 None => {
@@ -216,7 +294,10 @@ pub(super) fn recover(on: &CommandContext, command: &RecoverCommand) -> Answer {
                     .into());
                 }
             };
-            on.show(&Recovery::new(&project).ack(&Ack { reason: reason.clone(), by })?)
+            on.show(&Recovery::new(&project).ack(&Ack {
+                reason: reason.clone(),
+                by,
+            })?)
         }
     }
 }

@@ -3,8 +3,8 @@
 use helmdeck_core::text::count;
 use helmdeck_forge::artifacts::Artifacts;
 use helmdeck_forge::issues::{
-    Add, BranchOutcome, BranchState, Changed, Criterion, CriterionDone, Done, Edit, Issue, Item, Listed, NewComment,
-    Scope, Shown,
+    Add, BranchOutcome, BranchState, Changed, Criterion, CriterionDone, Done, Edit, Issue, Item,
+    Listed, NewComment, Scope, Shown,
 };
 
 use super::context::{Answer, CommandContext};
@@ -15,7 +15,12 @@ pub(super) fn run(on: &CommandContext, command: &IssueCommand) -> Answer {
     use IssueCommand as C;
     match command {
         C::Add(fields) => add(on, fields),
-        C::List { ready, mine, done, all } => {
+        C::List {
+            ready,
+            mine,
+            done,
+            all,
+        } => {
             let scope = match (ready, mine, done, all) {
                 (true, ..) => Scope::Ready,
                 (_, true, ..) => Scope::Mine,
@@ -30,7 +35,14 @@ pub(super) fn run(on: &CommandContext, command: &IssueCommand) -> Answer {
             on.print(&shown, || shown_text(&shown))
         }
         C::Set(arguments) => set(on, arguments),
-        C::Done { key, anyway, cancelled, what, why, learned } => {
+        C::Done {
+            key,
+            anyway,
+            cancelled,
+            what,
+            why,
+            learned,
+        } => {
             let done = Done {
                 anyway: anyway.clone(),
                 cancelled: *cancelled,
@@ -41,7 +53,11 @@ pub(super) fn run(on: &CommandContext, command: &IssueCommand) -> Answer {
             };
             let closed = on.change(|project| project.issues().done(key, &done, None))?;
             on.print(&closed, || {
-                let word = if closed.again { "was closed before" } else { "is closed" };
+                let word = if closed.again {
+                    "was closed before"
+                } else {
+                    "is closed"
+                };
                 format!("{} {word}: {}", closed.key, closed.path)
             })
         }
@@ -106,22 +122,34 @@ fn set(on: &CommandContext, arguments: &IssueEdit) -> Answer {
         milestone: arguments.milestone.clone(),
         criteria: some(&arguments.criterion),
         features: some(&arguments.feature),
-        checked: checked.chain(arguments.uncheck.iter().map(|one| mark(one, false))).collect(),
+        checked: checked
+            .chain(arguments.uncheck.iter().map(|one| mark(one, false)))
+            .collect(),
         persona: arguments.persona.clone(),
         mode: arguments.mode.clone(),
         complexity: arguments.complexity.clone(),
     };
     let if_match = arguments.if_match.as_deref();
-    let comment = arguments.comment.clone().map(|text| NewComment { text, by: arguments.by.clone() });
+    let comment = arguments.comment.clone().map(|text| NewComment {
+        text,
+        by: arguments.by.clone(),
+    });
     let changed = on.change(|project| {
         let changed = project.issues().set(&arguments.key, &edit, if_match)?;
-        let Some(comment) = &comment else { return Ok(changed) };
+        let Some(comment) = &comment else {
+            return Ok(changed);
+        };
         let commented = project.issues().comment(&arguments.key, comment)?;
-        Ok(Changed { warnings: changed.warnings, ..commented })
+        Ok(Changed {
+            warnings: changed.warnings,
+            ..commented
+        })
     })?;
     on.print(&changed, || {
         let text = changed_text(&changed.issue, &changed.warnings);
-        let comments = comment.as_ref().map(|_| count(changed.issue.comments.len(), "comment"));
+        let comments = comment
+            .as_ref()
+            .map(|_| count(changed.issue.comments.len(), "comment"));
         comments.map_or_else(|| text.clone(), |comments| format!("{text}\n  {comments}"))
     })
 }
@@ -139,7 +167,11 @@ pub(super) fn line(issue: &Issue) -> String {
     about.extend(priority(issue));
     about.extend(issue.state.as_deref());
     about.extend(issue.owner());
-    let about = if about.is_empty() { String::new() } else { format!(" ({})", about.join(", ")) };
+    let about = if about.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", about.join(", "))
+    };
     format!("{} {}{about}", issue.linear_id, issue.title)
 }
 
@@ -156,14 +188,22 @@ const fn priority(issue: &Issue) -> Option<&'static str> {
 /// Returns the criteria of an issue, a line for each.
 pub(super) fn criteria(issue: &Issue) -> Vec<String> {
     let line = |(number, criterion): (usize, &Criterion)| {
-        format!("  {number}. [{}] {}", if criterion.is_done() { 'x' } else { ' ' }, criterion.text())
+        format!(
+            "  {number}. [{}] {}",
+            if criterion.is_done() { 'x' } else { ' ' },
+            criterion.text()
+        )
     };
     (1..).zip(&issue.acceptance_criteria).map(line).collect()
 }
 
 /// Returns what happened to the branch of an issue.
 pub(super) fn branch_line(branch: &BranchState) -> String {
-    let from = branch.from.as_deref().map(|from| format!(" from {from}")).unwrap_or_default();
+    let from = branch
+        .from
+        .as_deref()
+        .map(|from| format!(" from {from}"))
+        .unwrap_or_default();
     match branch.outcome {
         BranchOutcome::Created => format!("branch {}, created{from}", branch.name),
         BranchOutcome::Switched => format!("branch {}, switched{from}", branch.name),
@@ -208,14 +248,20 @@ pub(super) fn list_text(listed: &Listed) -> String {
         })
         .collect();
     let counts = &listed.counts;
-    let total =
-        format!("{} open, {} ready, {} waiting, {} done", counts.open, counts.ready, counts.blocked, counts.done);
+    let total = format!(
+        "{} open, {} ready, {} waiting, {} done",
+        counts.open, counts.ready, counts.blocked, counts.done
+    );
     if rows.is_empty() && counts.open == 0 {
         return format!(
             "{total}\nnext: helmdeck forge start \"TITLE\" begins an issue, helmdeck forge issue add \"TITLE\" only adds it"
         );
     }
-    if rows.is_empty() { total } else { format!("{}\n{total}", columns(&rows).trim_end()) }
+    if rows.is_empty() {
+        total
+    } else {
+        format!("{}\n{total}", columns(&rows).trim_end())
+    }
 }
 
 fn shown_text(shown: &Shown) -> String {
@@ -232,21 +278,48 @@ fn shown_text(shown: &Shown) -> String {
     list("labels", &issue.labels);
     list("features", &issue.features);
     list("blocked by", &issue.blocked_by);
-    list("part of", &issue.parent().map(str::to_owned).into_iter().collect::<Vec<_>>());
-    list("milestone", &issue.milestone.clone().into_iter().collect::<Vec<_>>());
-    list("earlier keys", &issue.earlier_keys().map(str::to_owned).collect::<Vec<_>>());
+    list(
+        "part of",
+        &issue
+            .parent()
+            .map(str::to_owned)
+            .into_iter()
+            .collect::<Vec<_>>(),
+    );
+    list(
+        "milestone",
+        &issue.milestone.clone().into_iter().collect::<Vec<_>>(),
+    );
+    list(
+        "earlier keys",
+        &issue.earlier_keys().map(str::to_owned).collect::<Vec<_>>(),
+    );
     list("had this number too", &shown.also);
     if let Some(refs) = &issue.git_refs {
-        list("branch", &refs.branch.clone().into_iter().collect::<Vec<_>>());
+        list(
+            "branch",
+            &refs.branch.clone().into_iter().collect::<Vec<_>>(),
+        );
         let short = |oid: &String| oid.get(..12).unwrap_or(oid).to_owned();
-        list("commits", &refs.commits.iter().map(short).collect::<Vec<_>>());
+        list(
+            "commits",
+            &refs.commits.iter().map(short).collect::<Vec<_>>(),
+        );
     }
-    list("seen at", &issue.url.clone().into_iter().collect::<Vec<_>>());
+    list(
+        "seen at",
+        &issue.url.clone().into_iter().collect::<Vec<_>>(),
+    );
     if let Some(summary) = &shown.summary {
         lines.push(String::new());
         lines.push(summary.trim_end().to_owned());
     } else {
-        lines.extend(issue.description.iter().flat_map(|text| [String::new(), text.clone()]));
+        lines.extend(
+            issue
+                .description
+                .iter()
+                .flat_map(|text| [String::new(), text.clone()]),
+        );
         if !issue.acceptance_criteria.is_empty() {
             lines.push(String::new());
             lines.extend(criteria(issue));

@@ -46,8 +46,8 @@ const KEEP: Duration = Duration::from_secs(30);
 /// With `--json` it prints `{"ok": true, "data"}` or `{"ok": false, "error"}` on stdout.
 ///
 /// # Errors
-/// 1 failure, 2 usage, 3 absent, 4 paused, 5 locked, 6 stale, 7 secret, 8 corrupt, 9 refused, 10 unknown; `health
-/// --exit-code` 11 and 12.
+/// 1 failure, 2 usage, 3 absent, 4 paused, 5 locked, 6 stale, 7 secret, 8 corrupt, 9 refused, 10
+/// unknown; `health --exit-code` 11 and 12.
 pub(crate) fn run(
     arguments: &ForgeArgs,
     config: Option<&Path>,
@@ -117,12 +117,23 @@ impl CommandContext {
     fn run(&self, command: &ForgeCommand) -> Answer {
         use ForgeCommand as C;
         match command {
-            C::Init { remove: true, yes, .. } => {
-                let removed = agents::named(self, true, *yes)?
-                    .map(|agent| self.change(|project| helmdeck_forge::agents::apply(project, agent, true)));
+            C::Init {
+                remove: true, yes, ..
+            } => {
+                let removed = agents::named(self, true, *yes)?.map(|agent| {
+                    self.change(|project| helmdeck_forge::agents::apply(project, agent, true))
+                });
                 self.show(&removed.transpose()?)
             }
-            C::Init { adopt, no_git, here, scissors, merge_driver, remove: false, yes } => {
+            C::Init {
+                adopt,
+                no_git,
+                here,
+                scissors,
+                merge_driver,
+                remove: false,
+                yes,
+            } => {
                 let agent = agents::named(self, false, *yes)?;
                 let init = Init {
                     adopt: *adopt,
@@ -132,14 +143,24 @@ impl CommandContext {
                     merge_driver: *merge_driver,
                     allow_secrets: self.allowed.clone(),
                 };
-                // A memory that this user creates is trusted; an existing one may come from another user.
-                let is_new = matches!(Project::open_anyway(&self.folder, self.environment.clone()), Ok(None));
-                let (project, done) = helmdeck_forge::init::init(&self.folder, self.environment.clone(), &init)?;
+                // A memory that this user creates is trusted; an existing one may come from another
+                // user.
+                let is_new = matches!(
+                    Project::open_anyway(&self.folder, self.environment.clone()),
+                    Ok(None)
+                );
+                let (project, done) =
+                    helmdeck_forge::init::init(&self.folder, self.environment.clone(), &init)?;
                 if is_new && matches!(self.environment.trust, Trust::Kept(_)) {
-                    helmdeck_forge::trust::agree(&project, &helmdeck_forge::trust::state(&project)?)?;
+                    helmdeck_forge::trust::agree(
+                        &project,
+                        &helmdeck_forge::trust::state(&project)?,
+                    )?;
                 }
                 let mut shown = serde_json::to_value(&done).map_err(Failure::internal)?;
-                let setup = agent.map(|agent| agents::set_up(self, &project, agent, *yes)).transpose()?;
+                let setup = agent
+                    .map(|agent| agents::set_up(self, &project, agent, *yes))
+                    .transpose()?;
                 if let Some(setup) = &setup {
                     shown["agent"] = serde_json::to_value(setup).map_err(Failure::internal)?;
                 }
@@ -151,7 +172,11 @@ impl CommandContext {
                     .ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?;
                 let found = helmdeck_forge::init::doctor(&project, *fix)?;
                 self.show(&found)?;
-                Self::exit(if found.healthy { Exit::Ok } else { Exit::Failed })
+                Self::exit(if found.healthy {
+                    Exit::Ok
+                } else {
+                    Exit::Failed
+                })
             }
             C::Repair { path, yes, from } => self.repair(path.as_deref(), *yes, from.as_deref()),
             C::Knowledge(command) => memory::knowledge(self, command),
@@ -164,9 +189,14 @@ impl CommandContext {
             C::Done(arguments) => work::done(self, arguments),
             C::Status => work::status(self),
             C::Ready => issue::list(self, Scope::Ready),
-            C::Verify { ids, all, stale } => {
-                memory::verify(self, &Verify { ids: ids.clone(), all: *all, stale: *stale })
-            }
+            C::Verify { ids, all, stale } => memory::verify(
+                self,
+                &Verify {
+                    ids: ids.clone(),
+                    all: *all,
+                    stale: *stale,
+                },
+            ),
             C::Remember { text } => work::remember(self, text),
             C::Issue(command) => issue::run(self, command),
             C::Form(command) => form::run(self, command),
@@ -182,13 +212,33 @@ impl CommandContext {
                 self.print(&primed, || primed.text.clone())
             }
             C::Health { watch, exit_code } => self.health(*watch, *exit_code),
-            C::Events { lines, after, since, server } => self.events(*lines, *after, since.as_deref(), *server),
+            C::Events {
+                lines,
+                after,
+                since,
+                server,
+            } => self.events(*lines, *after, since.as_deref(), *server),
             C::Export { folder } => self.export(folder.as_deref()),
-            C::MergeDriver { base, ours, theirs, path } => {
-                let driven =
-                    helmdeck_forge::merge::drive(&self.folder, self.environment.clone(), base, ours, theirs, path)?;
+            C::MergeDriver {
+                base,
+                ours,
+                theirs,
+                path,
+            } => {
+                let driven = helmdeck_forge::merge::drive(
+                    &self.folder,
+                    self.environment.clone(),
+                    base,
+                    ours,
+                    theirs,
+                    path,
+                )?;
                 self.show(&driven)?;
-                Self::exit(if driven.conflicts.is_empty() { Exit::Ok } else { Exit::Failed })
+                Self::exit(if driven.conflicts.is_empty() {
+                    Exit::Ok
+                } else {
+                    Exit::Failed
+                })
             }
         }
     }
@@ -208,7 +258,8 @@ impl CommandContext {
             if !yes {
                 if !self.is_interactive() {
                     let message = "the commands of this clone are not trusted, and there is no terminal to ask on";
-                    let error = Error::new(helmdeck_forge::Category::Refused, "E_UNTRUSTED", message);
+                    let error =
+                        Error::new(helmdeck_forge::Category::Refused, "E_UNTRUSTED", message);
                     return Err(error
                         .hint("look at them with `helmdeck forge trust --show`, then say --yes")
                         .next("helmdeck forge trust --show")
@@ -233,8 +284,12 @@ impl CommandContext {
                 _ => "nothing is damaged".to_owned(),
             });
         };
-        let project = project.ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?;
-        let project = self.allowed.iter().fold(project, |project, rule| project.allowing(rule));
+        let project =
+            project.ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?;
+        let project = self
+            .allowed
+            .iter()
+            .fold(project, |project, rule| project.allowing(rule));
         let from = match from {
             None => None,
             Some("tag") => Some(Source::Tag),
@@ -252,7 +307,9 @@ impl CommandContext {
         };
         let repair = helmdeck_forge::repair::repair(&project, path, RepairRequest { yes, from })?;
         self.print(&repair, || match &repair.damage {
-            Some(_) => serde_json::to_value(&repair).map(|value| plain(&value)).unwrap_or_default(),
+            Some(_) => serde_json::to_value(&repair)
+                .map(|value| plain(&value))
+                .unwrap_or_default(),
             None => format!("{path}: nothing is damaged"),
         })
     }
@@ -279,7 +336,8 @@ impl CommandContext {
             if changed || kept.elapsed() >= KEEP {
                 kept = Instant::now();
                 if let Err(error) = helmdeck_forge::health::record(project, &health) {
-                    self.output.note(&format!("the colours are not kept: {error}"));
+                    self.output
+                        .note(&format!("the colours are not kept: {error}"));
                 }
             }
             if changed {
@@ -293,11 +351,22 @@ impl CommandContext {
     }
 
     /// Prints events of the journal, or of the event server once the waiting ones are sent.
-    fn events(&self, lines: Option<usize>, after: u64, since: Option<&str>, server: bool) -> Answer {
+    fn events(
+        &self,
+        lines: Option<usize>,
+        after: u64,
+        since: Option<&str>,
+        server: bool,
+    ) -> Answer {
         let project = self.look()?;
         let events = Events::new(&project);
         let since = since.map(Time::parse).transpose().map_err(Error::usage)?;
-        let replay = Replay { after, since, last: lines, ..Replay::default() };
+        let replay = Replay {
+            after,
+            since,
+            last: lines,
+            ..Replay::default()
+        };
         let replayed = if server {
             events.drain(SEND)?;
             events.replay_stored(&replay, SEND)?
@@ -310,7 +379,12 @@ impl CommandContext {
         self.print(&data, || {
             let lines = replayed.events.iter().map(|event| {
                 let session = event.session.as_deref().unwrap_or("-");
-                format!("{}  {:>5}  {}  {session}", event.ts.seconds(), event.seq, event.kind)
+                format!(
+                    "{}  {:>5}  {}  {session}",
+                    event.ts.seconds(),
+                    event.seq,
+                    event.kind
+                )
             });
             let waits = (waiting > 0).then(|| format!("{waiting} wait for the event server"));
             lines.chain(waits).collect::<Vec<_>>().join("\n")
@@ -321,9 +395,17 @@ impl CommandContext {
     fn export(&self, folder: Option<&Path>) -> Answer {
         let export = helmdeck_forge::export::export(&self.look()?)?;
         let Some(folder) = folder else {
-            return self.print(&export, || serde_json::to_string_pretty(&export).unwrap_or_default());
+            return self.print(&export, || {
+                serde_json::to_string_pretty(&export).unwrap_or_default()
+            });
         };
         let paths = export.write(&self.process.absolute(folder)?)?;
-        self.print(&paths, || paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join("\n"))
+        self.print(&paths, || {
+            paths
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect::<Vec<_>>()
+                .join("\n")
+        })
     }
 }

@@ -12,7 +12,10 @@ pub(super) fn run(on: &CommandContext, command: &ForgeSessionCommand) -> Answer 
     match command {
         C::Start(arguments) => start(on, arguments),
         C::Log { text, next } => {
-            let log = Log { text: text.clone(), next: next.clone() };
+            let log = Log {
+                text: text.clone(),
+                next: next.clone(),
+            };
             let logged = on.change(|project| Sessions::new(project).log(&log))?;
             on.print(&logged, || logged.line.clone())
         }
@@ -32,7 +35,11 @@ fn start(on: &CommandContext, arguments: &StartArgs) -> Answer {
     tracker::at(on, &project, Moment::Start);
     let started = Sessions::new(&project).start(&start)?;
     on.print(&started, || started.prime.text.clone())?;
-    CommandContext::exit(if started.paused.is_some() { Exit::Paused } else { Exit::Ok })
+    CommandContext::exit(if started.paused.is_some() {
+        Exit::Paused
+    } else {
+        Exit::Ok
+    })
 }
 
 fn end(on: &CommandContext, arguments: &EndArgs) -> Answer {

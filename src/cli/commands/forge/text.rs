@@ -12,7 +12,11 @@ pub(super) fn health_text(health: &Health) -> String {
     for (name, colour, reasons) in health.components() {
         text.push_str(&format!("  {name}: {}\n", colour.as_str()));
         for reason in reasons {
-            text.push_str(&format!("    {}: {}\n", reason.code.as_str(), reason.detail));
+            text.push_str(&format!(
+                "    {}: {}\n",
+                reason.code.as_str(),
+                reason.detail
+            ));
             text.push_str(&format!("      next: {}\n", reason.next));
         }
     }
@@ -26,25 +30,54 @@ const SHOWN: usize = 8;
 pub(super) fn init_text(done: &Initialised, agent: Option<&AgentSetup>) -> String {
     let mut lines = vec![match done.created.len() {
         0 => format!("{}: nothing is missing", done.root.display()),
-        created => format!("{}: {} created below .forge/", done.root.display(), count(created, "path")),
+        created => format!(
+            "{}: {} created below .forge/",
+            done.root.display(),
+            count(created, "path")
+        ),
     }];
     if let Some(tests) = &done.tests {
-        lines.extend(tests.because.map(|because| format!("tests of a feature: {} ({because} is there)", tests.runner)));
+        lines.extend(
+            tests.because.map(|because| {
+                format!("tests of a feature: {} ({because} is there)", tests.runner)
+            }),
+        );
         if !tests.commands.is_empty() {
-            lines.push(format!("checks of a checkpoint: {}", tests.commands.join("; ")));
+            lines.push(format!(
+                "checks of a checkpoint: {}",
+                tests.commands.join("; ")
+            ));
         }
         lines.push(format!("  {}", tests.hint));
     }
-    lines.extend(done.settings.iter().map(|setting| format!("set in this clone: {setting}")));
-    if let Some(adopted) = &done.adopted {
-        let (features, issues) = (count(adopted.features.len(), "feature"), count(adopted.issues.len(), "issue"));
-        lines.push(format!("taken over: {features}, {issues}, {}", count(adopted.progress.len(), "progress file")));
-        let notes = adopted
-            .proposals
+    lines.extend(
+        done.settings
             .iter()
-            .map(|note| format!("  worth learning? {}:{}: {}", note.from, note.line, note.text));
+            .map(|setting| format!("set in this clone: {setting}")),
+    );
+    if let Some(adopted) = &done.adopted {
+        let (features, issues) = (
+            count(adopted.features.len(), "feature"),
+            count(adopted.issues.len(), "issue"),
+        );
+        lines.push(format!(
+            "taken over: {features}, {issues}, {}",
+            count(adopted.progress.len(), "progress file")
+        ));
+        let notes = adopted.proposals.iter().map(|note| {
+            format!(
+                "  worth learning? {}:{}: {}",
+                note.from, note.line, note.text
+            )
+        });
         lines.extend(some(notes.collect()));
-        lines.extend(some(adopted.skipped.iter().map(|skipped| format!("  skipped: {skipped}")).collect()));
+        lines.extend(some(
+            adopted
+                .skipped
+                .iter()
+                .map(|skipped| format!("  skipped: {skipped}"))
+                .collect(),
+        ));
     }
     if let Some(agent) = agent {
         lines.push(match agent.changed.as_slice() {
@@ -58,7 +91,10 @@ pub(super) fn init_text(done: &Initialised, agent: Option<&AgentSetup>) -> Strin
         lines.push(format!("  {}", offer.why));
     }
     if !done.created.is_empty() {
-        lines.push("next: git add .forge && git commit -m \"[session] Give the project a memory\"".to_owned());
+        lines.push(
+            "next: git add .forge && git commit -m \"[session] Give the project a memory\""
+                .to_owned(),
+        );
         lines.push("then: helmdeck forge start \"WHAT YOU WORK ON\"".to_owned());
     }
     lines.join("\n")
@@ -140,12 +176,29 @@ pub(super) fn trust_text(state: &TrustState) -> String {
         true => format!("trusted: {}\n", state.clone),
         false => format!("not trusted: {}\n", state.clone),
     };
-    let width = state.commands.iter().map(|one| one.purpose.len()).max().unwrap_or(0);
+    let width = state
+        .commands
+        .iter()
+        .map(|one| one.purpose.len())
+        .max()
+        .unwrap_or(0);
     for one in &state.commands {
-        let mark = if state.new.contains(one) { "new" } else { "   " };
-        text.push_str(&format!("  {mark} {:width$}  {}\n", one.purpose, one_line(&one.command)));
+        let mark = if state.new.contains(one) {
+            "new"
+        } else {
+            "   "
+        };
+        text.push_str(&format!(
+            "  {mark} {:width$}  {}\n",
+            one.purpose,
+            one_line(&one.command)
+        ));
         for (file, digest) in &one.files {
-            text.push_str(&format!("      {:width$}    {}  sha256:{digest}\n", "", one_line(file)));
+            text.push_str(&format!(
+                "      {:width$}    {}  sha256:{digest}\n",
+                "",
+                one_line(file)
+            ));
         }
     }
     for change in &state.changed {
@@ -166,6 +219,9 @@ mod tests {
     #[test]
     fn an_answer_is_lines_of_names_and_values() {
         let value = json!({"id": "A-001", "none": null, "yes": true, "list": ["a", "b"], "in": {"n": 1}, "all": [{"a": 1, "b": 2}]});
-        assert_eq!(plain(&value), "all:\n  - a: 1\n    b: 2\nid: A-001\nin:\n  n: 1\nlist:\n  - a\n  - b\nyes: yes\n");
+        assert_eq!(
+            plain(&value),
+            "all:\n  - a: 1\n    b: 2\nid: A-001\nin:\n  n: 1\nlist:\n  - a\n  - b\nyes: yes\n"
+        );
     }
 }

@@ -30,7 +30,8 @@ pub(super) fn run(on: &CommandContext, command: &TrackerCommand) -> Answer {
         TrackerCommand::Status => {
             let project = on.look()?;
             let (status, waiting) = (status(&project)?, Outbox::read(project.files())?.waiting);
-            let data = json!({"mode": project.config().linear.mode, "sync": status, "waiting": waiting});
+            let data =
+                json!({"mode": project.config().linear.mode, "sync": status, "waiting": waiting});
             on.print(&data, || status_text(&project, &status, &waiting))
         }
         TrackerCommand::Sync(arguments) => synchronise(on, arguments),
@@ -41,7 +42,11 @@ pub(super) fn run(on: &CommandContext, command: &TrackerCommand) -> Answer {
 /// Pulls and pushes, or one of them. Failed changes are tried again: a person asks for it.
 fn synchronise(on: &CommandContext, arguments: &SyncArgs) -> Answer {
     let dry_run = arguments.dry_run;
-    let pull = Pull { full: arguments.full, dry_run, only: None };
+    let pull = Pull {
+        full: arguments.full,
+        dry_run,
+        only: None,
+    };
     if !dry_run && !arguments.pull {
         on.change(retry)?;
     }
@@ -56,7 +61,10 @@ fn synchronise(on: &CommandContext, arguments: &SyncArgs) -> Answer {
         })
     })?;
     on.print(&json!({"pulled": pulled, "pushed": pushed}), || {
-        let texts = [pulled.as_ref().map(pulled_text), pushed.as_ref().map(pushed_text)];
+        let texts = [
+            pulled.as_ref().map(pulled_text),
+            pushed.as_ref().map(pushed_text),
+        ];
         texts.into_iter().flatten().collect::<Vec<_>>().join("\n")
     })?;
     let conflicts = pulled.is_some_and(|pulled| pulled.conflicts > 0);
@@ -68,14 +76,24 @@ fn synchronise(on: &CommandContext, arguments: &SyncArgs) -> Answer {
 }
 
 fn tracker(on: &CommandContext, project: &Project) -> Result<Box<dyn Tracker>, Stop> {
-    Ok(crate::trackers::open(project, on.config.as_deref(), &on.process, on.output)?)
+    Ok(crate::trackers::open(
+        project,
+        on.config.as_deref(),
+        &on.process,
+        on.output,
+    )?)
 }
 
 /// Runs a sync.
-fn with<T>(on: &CommandContext, work: impl AsyncFnOnce(Sync<'_>) -> helmdeck_forge::Result<T>) -> Result<T, Stop> {
+fn with<T>(
+    on: &CommandContext,
+    work: impl AsyncFnOnce(Sync<'_>) -> helmdeck_forge::Result<T>,
+) -> Result<T, Stop> {
     let project = on.open()?;
     let tracker = tracker(on, &project)?;
-    Ok(block_on(async { Ok(work(Sync::new(&project, &*tracker)).await) })??)
+    Ok(block_on(async {
+        Ok(work(Sync::new(&project, &*tracker)).await)
+    })??)
 }
 
 /// A moment at which `[linear] sync` may ask for a sync.
@@ -92,13 +110,19 @@ pub(super) enum Moment {
 /// It takes at most two seconds and never fails: its result is a note.
 pub(super) fn at(on: &CommandContext, project: &Project, moment: Moment) {
     let settings = &project.config().linear;
-    let word = if moment == Moment::Start { "start" } else { "end" };
-    if settings.mode != LinearMode::Live || !settings.sync.split(',').any(|one| one.trim() == word) {
+    let word = if moment == Moment::Start {
+        "start"
+    } else {
+        "end"
+    };
+    if settings.mode != LinearMode::Live || !settings.sync.split(',').any(|one| one.trim() == word)
+    {
         return;
     }
     let tried = tracker(on, project).and_then(|tracker| {
         let sync = Sync::new(project, &*tracker);
-        let done = block_on(async { Ok(tokio::time::timeout(SHORT, sync.sync(&Pull::default())).await) })?;
+        let done =
+            block_on(async { Ok(tokio::time::timeout(SHORT, sync.sync(&Pull::default())).await) })?;
         match done {
             Ok(done) => Ok(Some(done?)),
             Err(_) => Ok(None),
@@ -107,7 +131,10 @@ pub(super) fn at(on: &CommandContext, project: &Project, moment: Moment) {
     let note = match tried {
         Ok(Some((pulled, pushed))) => {
             let changed = pulled.added.len() + pulled.changed.len() + pulled.closed.len();
-            let mut note = format!("issues: {changed} taken over, {} delivered", pushed.delivered.len());
+            let mut note = format!(
+                "issues: {changed} taken over, {} delivered",
+                pushed.delivered.len()
+            );
             for (count, what) in [(pushed.waiting, "wait"), (pushed.conflicts, "in conflict")] {
                 if count > 0 {
                     note.push_str(&format!(", {count} {what}"));
@@ -133,38 +160,63 @@ pub(super) fn note_end(on: &CommandContext, project: &Project, end: &End) {
     }
     let add = || -> helmdeck_forge::Result<()> {
         let shown = Sessions::new(project).focus_now()?.show()?;
-        let Some(key) = shown.and_then(|shown| shown.focus.linear_issue) else { return Ok(()) };
+        let Some(key) = shown.and_then(|shown| shown.focus.linear_issue) else {
+            return Ok(());
+        };
         let mut lines = vec!["A session ended.".to_owned()];
         lines.extend(end.next.iter().map(|next| format!("Next: {next}")));
-        lines.extend(end.learned.iter().filter_map(|learning| match &learning.what {
-            What::Successful { context, approach } => Some(format!("Learned: {context}: {approach}")),
-            _ => None,
-        }));
+        lines.extend(
+            end.learned
+                .iter()
+                .filter_map(|learning| match &learning.what {
+                    What::Successful { context, approach } => {
+                        Some(format!("Learned: {context}: {approach}"))
+                    }
+                    _ => None,
+                }),
+        );
         if let Ok(Some(checkpoint)) = Checkpoints::new(project).newest_valid() {
             lines.push(format!("Last checkpoint: {}", checkpoint.name));
         }
-        let comment = NewComment { text: lines.join("\n"), by: None };
+        let comment = NewComment {
+            text: lines.join("\n"),
+            by: None,
+        };
         project.issues().comment(&key, &comment).map(drop)
     };
     if let Err(error) = add() {
-        on.output.note(&format!("no comment was added to the issue: {}", error.message));
+        on.output.note(&format!(
+            "no comment was added to the issue: {}",
+            error.message
+        ));
     }
 }
 
 fn settle(on: &CommandContext, arguments: &ResolveArgs) -> Answer {
-    let known = || Field::ALL.iter().map(|field| field.name()).collect::<Vec<_>>().join(", ");
+    let known = || {
+        Field::ALL
+            .iter()
+            .map(|field| field.name())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let Some(field) = &arguments.field else {
         if !arguments.choice.theirs {
-            return Err(Error::usage("say which field: --field").hint(format!("the fields are {}", known())).into());
+            return Err(Error::usage("say which field: --field")
+                .hint(format!("the fields are {}", known()))
+                .into());
         }
         let given_up = on.change(|project| give_up(project, &arguments.key))?;
         return on.print(&given_up, || {
-            let lines = given_up.iter().map(|one| format!("given up: {}", operation_text(one)));
+            let lines = given_up
+                .iter()
+                .map(|one| format!("given up: {}", operation_text(one)));
             lines.collect::<Vec<_>>().join("\n")
         });
     };
-    let field = Field::of(field)
-        .ok_or_else(|| Error::usage(format!("{field:?} is no field")).hint(format!("the fields are {}", known())))?;
+    let field = Field::of(field).ok_or_else(|| {
+        Error::usage(format!("{field:?} is no field")).hint(format!("the fields are {}", known()))
+    })?;
     let choice = match (&arguments.choice.value, arguments.choice.theirs) {
         (Some(value), _) => Choice::Value(value.clone()),
         (None, true) => Choice::Theirs,
@@ -172,7 +224,11 @@ fn settle(on: &CommandContext, arguments: &ResolveArgs) -> Answer {
     };
     let settled = on.change(|project| resolve(project, &arguments.key, field, &choice))?;
     on.print(&settled, || {
-        let next = if choice == Choice::Theirs { "" } else { "; `helmdeck forge tracker sync` delivers it" };
+        let next = if choice == Choice::Theirs {
+            ""
+        } else {
+            "; `helmdeck forge tracker sync` delivers it"
+        };
         format!("{} {field}: settled{next}", settled.key)
     })
 }
@@ -183,7 +239,10 @@ fn exit_of(pushed: &Pushed) -> Exit {
 }
 
 fn shown(value: Option<&helmdeck_forge_documents::tracking::Value>) -> String {
-    let text = value.map_or_else(|| "nothing".to_owned(), |value| format!("{:?}", value.to_string()));
+    let text = value.map_or_else(
+        || "nothing".to_owned(),
+        |value| format!("{:?}", value.to_string()),
+    );
     helmdeck_core::text::truncate(&text, SHOWN).into_owned()
 }
 
@@ -193,18 +252,42 @@ fn status_text(project: &Project, status: &Status, waiting: &[Operation]) -> Str
         LinearMode::Offline => "offline",
         LinearMode::Live => "live",
     };
-    let tracker = if status.tracker.is_empty() { String::new() } else { format!(", {}", status.tracker) };
+    let tracker = if status.tracker.is_empty() {
+        String::new()
+    } else {
+        format!(", {}", status.tracker)
+    };
     let mut lines = vec![format!("mode: {mode}{tracker}")];
-    let pulled = status.pulled_at.map_or_else(|| "never".to_owned(), |at| at.to_string());
+    let pulled = status
+        .pulled_at
+        .map_or_else(|| "never".to_owned(), |at| at.to_string());
     lines.push(format!("pulled: {pulled}"));
     if let Some(failure) = &status.failure {
-        lines.push(format!("failing since {}: {}", failure.since, failure.error));
+        lines.push(format!(
+            "failing since {}: {}",
+            failure.since, failure.error
+        ));
     }
-    lines.push(format!("issues: {} tracked, {} local", status.tracked, status.local.len()));
-    lines.push(format!("outbox: {} waiting, {} failed", status.waiting, status.failed.len()));
-    lines.extend(waiting.iter().map(|one| format!("  {}", operation_text(one))));
+    lines.push(format!(
+        "issues: {} tracked, {} local",
+        status.tracked,
+        status.local.len()
+    ));
+    lines.push(format!(
+        "outbox: {} waiting, {} failed",
+        status.waiting,
+        status.failed.len()
+    ));
+    lines.extend(
+        waiting
+            .iter()
+            .map(|one| format!("  {}", operation_text(one))),
+    );
     if status.damaged > 0 {
-        lines.push(format!("  {} cannot be read", helmdeck_core::text::count(status.damaged, "line")));
+        lines.push(format!(
+            "  {} cannot be read",
+            helmdeck_core::text::count(status.damaged, "line")
+        ));
     }
     for conflict in &status.conflicts {
         lines.push(format!(
@@ -227,16 +310,27 @@ fn status_text(project: &Project, status: &Status, waiting: &[Operation]) -> Str
 
 fn change_lines(changes: &[ChangedIssue]) -> impl Iterator<Item = String> {
     changes.iter().map(|change| {
-        let fields = change
-            .fields
-            .iter()
-            .map(|(field, values)| format!("{field} {} -> {}", shown(values.from.as_ref()), shown(values.to.as_ref())));
-        format!("  {}: {}", change.key, fields.collect::<Vec<_>>().join(", "))
+        let fields = change.fields.iter().map(|(field, values)| {
+            format!(
+                "{field} {} -> {}",
+                shown(values.from.as_ref()),
+                shown(values.to.as_ref())
+            )
+        });
+        format!(
+            "  {}: {}",
+            change.key,
+            fields.collect::<Vec<_>>().join(", ")
+        )
     })
 }
 
 fn pulled_text(pulled: &Pulled) -> String {
-    let word = if pulled.dry_run { "would take over" } else { "took over" };
+    let word = if pulled.dry_run {
+        "would take over"
+    } else {
+        "took over"
+    };
     let mut lines = vec![format!(
         "{word} {} new and {} changed issues of {} read",
         pulled.added.len(),
@@ -245,22 +339,56 @@ fn pulled_text(pulled: &Pulled) -> String {
     )];
     lines.extend(pulled.added.iter().map(|key| format!("  {key}: new")));
     lines.extend(change_lines(&pulled.changed));
-    lines.extend(pulled.renamed.iter().map(|(from, to)| format!("  {from} is {to} now")));
-    lines.extend(pulled.closed.iter().map(|key| format!("  {key}: done, in the history")));
-    lines.extend(pulled.reopened.iter().map(|key| format!("  {key}: opened again")));
+    lines.extend(
+        pulled
+            .renamed
+            .iter()
+            .map(|(from, to)| format!("  {from} is {to} now")),
+    );
+    lines.extend(
+        pulled
+            .closed
+            .iter()
+            .map(|key| format!("  {key}: done, in the history")),
+    );
+    lines.extend(
+        pulled
+            .reopened
+            .iter()
+            .map(|key| format!("  {key}: opened again")),
+    );
     if pulled.comments > 0 {
-        lines.push(format!("  {}", helmdeck_core::text::count(pulled.comments, "comment")));
+        lines.push(format!(
+            "  {}",
+            helmdeck_core::text::count(pulled.comments, "comment")
+        ));
     }
     if pulled.conflicts > 0 {
-        lines.push(format!("{} fields were changed on both sides: helmdeck forge tracker status", pulled.conflicts));
+        lines.push(format!(
+            "{} fields were changed on both sides: helmdeck forge tracker status",
+            pulled.conflicts
+        ));
     }
-    lines.extend(pulled.warnings.iter().map(|warning| format!("warning: {warning}")));
+    lines.extend(
+        pulled
+            .warnings
+            .iter()
+            .map(|warning| format!("warning: {warning}")),
+    );
     lines.join("\n")
 }
 
 fn pushed_text(pushed: &Pushed) -> String {
-    let word = if pushed.dry_run { "would deliver" } else { "delivered" };
-    let mut lines = vec![format!("{word} {}, {} wait", pushed.delivered.len(), pushed.waiting)];
+    let word = if pushed.dry_run {
+        "would deliver"
+    } else {
+        "delivered"
+    };
+    let mut lines = vec![format!(
+        "{word} {}, {} wait",
+        pushed.delivered.len(),
+        pushed.waiting
+    )];
     for one in &pushed.delivered {
         let fields: Vec<_> = one.fields.iter().map(|field| field.name()).collect();
         lines.push(match (one.kind, &one.was) {
@@ -271,11 +399,18 @@ fn pushed_text(pushed: &Pushed) -> String {
         });
     }
     for one in &pushed.failed {
-        let later = if one.retried { "is tried again" } else { "waits for a change" };
+        let later = if one.retried {
+            "is tried again"
+        } else {
+            "waits for a change"
+        };
         lines.push(format!("failed: {}: {} ({later})", one.key, one.error));
     }
     if pushed.conflicts > 0 {
-        lines.push(format!("{} fields were changed on both sides: helmdeck forge tracker status", pushed.conflicts));
+        lines.push(format!(
+            "{} fields were changed on both sides: helmdeck forge tracker status",
+            pushed.conflicts
+        ));
     }
     lines.extend(pushed.stopped.iter().map(|why| format!("stopped: {why}")));
     lines.join("\n")
@@ -288,7 +423,21 @@ fn operation_text(operation: &Operation) -> String {
         OperationKind::Comment => "comment",
     };
     let fields: Vec<_> = operation.patch.keys().map(|field| field.name()).collect();
-    let error = operation.last_error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
-    let tries = if operation.attempts > 0 { format!(", {} tries", operation.attempts) } else { String::new() };
-    format!("{kind} {} {}{tries}{error}", operation.issue, fields.join(", ")).trim_end().to_owned()
+    let error = operation
+        .last_error
+        .as_ref()
+        .map(|error| format!(": {error}"))
+        .unwrap_or_default();
+    let tries = if operation.attempts > 0 {
+        format!(", {} tries", operation.attempts)
+    } else {
+        String::new()
+    };
+    format!(
+        "{kind} {} {}{tries}{error}",
+        operation.issue,
+        fields.join(", ")
+    )
+    .trim_end()
+    .to_owned()
 }

@@ -4,7 +4,9 @@ use helmdeck_core::text::count;
 use helmdeck_forge::git::{Commits, NewCommit};
 use helmdeck_forge::knowledge::{Learning, What};
 use helmdeck_forge::sessions::{Finished as Ended, Session, Sessions, Start as StartSession};
-use helmdeck_forge::work::{Done, Finished, Short, ShortCommit, Start, Started, Status, Work, no_key};
+use helmdeck_forge::work::{
+    Done, Finished, Short, ShortCommit, Start, Started, Status, Work, no_key,
+};
 use helmdeck_forge::{Error, Project};
 
 use super::context::{Answer, CommandContext, Stop};
@@ -28,12 +30,19 @@ pub(super) fn start(on: &CommandContext, arguments: &StartWorkArgs) -> Answer {
     let mut project = on.open()?;
     if let Some(what) = arguments.what.as_deref().filter(|_| arguments.worktree) {
         let there = Work::new(&project).worktree(what, arguments.branch.branch.as_deref())?;
-        project = on.allowed.iter().fold(there, |project, rule| project.allowing(rule));
+        project = on
+            .allowed
+            .iter()
+            .fold(there, |project, rule| project.allowing(rule));
     }
     tracker::at(on, &project, Moment::Start);
     let started = Work::new(&project).start(&start)?;
     on.print(&started, || started_text(&started))?;
-    CommandContext::exit(if started.paused.is_some() { Exit::Paused } else { Exit::Ok })
+    CommandContext::exit(if started.paused.is_some() {
+        Exit::Paused
+    } else {
+        Exit::Ok
+    })
 }
 
 fn started_text(started: &Started) -> String {
@@ -55,20 +64,40 @@ fn started_text(started: &Started) -> String {
     if started.issue.is_none() && started.feature.is_none() {
         let task = started.focus.task.as_deref().unwrap_or("nothing to do");
         lines.push(format!("focus: {task}"));
-        lines.extend(started.focus.reason.iter().map(|reason| format!("  {reason}")));
+        lines.extend(
+            started
+                .focus
+                .reason
+                .iter()
+                .map(|reason| format!("  {reason}")),
+        );
         if started.focus.task.is_none() {
-            lines.push("next: helmdeck forge start \"TITLE\" begins an issue with this title".to_owned());
+            lines.push(
+                "next: helmdeck forge start \"TITLE\" begins an issue with this title".to_owned(),
+            );
         }
     }
     lines.extend(started.branch.as_ref().map(branch_line));
-    lines.extend(started.worktree.iter().map(|folder| format!("work tree {}: go on there", folder.display())));
-    lines.extend(started.warnings.iter().map(|warning| format!("warning: {warning}")));
+    lines.extend(
+        started
+            .worktree
+            .iter()
+            .map(|folder| format!("work tree {}: go on there", folder.display())),
+    );
+    lines.extend(
+        started
+            .warnings
+            .iter()
+            .map(|warning| format!("warning: {warning}")),
+    );
     lines.join("\n")
 }
 
 /// Commits: in the long form with `-m`, else in few words.
 pub(super) fn commit(on: &CommandContext, arguments: &CommitArgs) -> Answer {
-    let Some(subject) = &arguments.subject else { return short(on, arguments) };
+    let Some(subject) = &arguments.subject else {
+        return short(on, arguments);
+    };
     let project = on.open()?;
     let work = Work::new(&project);
     let key = match (&arguments.key, arguments.session_commit) {
@@ -81,7 +110,11 @@ pub(super) fn commit(on: &CommandContext, arguments: &CommitArgs) -> Answer {
         key,
         session_commit: arguments.session_commit,
         subject: subject.clone(),
-        what: if arguments.what.is_empty() { vec![subject.clone()] } else { arguments.what.clone() },
+        what: if arguments.what.is_empty() {
+            vec![subject.clone()]
+        } else {
+            arguments.what.clone()
+        },
         why: why.unwrap_or_else(|| subject.clone()),
         learned: arguments.learned.clone(),
         invariants: arguments.invariant.clone(),
@@ -108,13 +141,18 @@ fn why(
         return Ok(arguments.why.clone());
     }
     let known = Work::new(project).why(key)?;
-    let question = known.as_ref().map_or_else(|| "Why?".to_owned(), |known| format!("Why? [{known}]"));
+    let question = known
+        .as_ref()
+        .map_or_else(|| "Why?".to_owned(), |known| format!("Why? [{known}]"));
     Ok(on.line(&question)?.or(known))
 }
 
 fn short(on: &CommandContext, arguments: &CommitArgs) -> Answer {
     let Some((what, paths)) = arguments.paths.split_first() else {
-        return Err(Error::usage("a commit says what was done: helmdeck forge commit \"what was done\"").into());
+        return Err(Error::usage(
+            "a commit says what was done: helmdeck forge commit \"what was done\"",
+        )
+        .into());
     };
     let project = on.open()?;
     let key = match &arguments.key {
@@ -137,11 +175,19 @@ fn short(on: &CommandContext, arguments: &CommitArgs) -> Answer {
 
 fn commit_text(made: &ShortCommit) -> String {
     let subject = made.commit.message.lines().next().unwrap_or_default();
-    let mut lines = vec![format!("{} {subject}", made.commit.oid.short()), format!("  why: {}", made.why)];
+    let mut lines = vec![
+        format!("{} {subject}", made.commit.oid.short()),
+        format!("  why: {}", made.why),
+    ];
     if !made.paths.is_empty() {
         lines.push(format!("  files: {}", some(&made.paths)));
     }
-    lines.extend(made.commit.features.iter().map(|feature| format!("  {} {}", feature.id, feature.status)));
+    lines.extend(
+        made.commit
+            .features
+            .iter()
+            .map(|feature| format!("  {} {}", feature.id, feature.status)),
+    );
     if !made.left.is_empty() {
         lines.push(format!("  not committed: {}", some(&made.left)));
     }
@@ -155,8 +201,17 @@ fn commit_text(made: &ShortCommit) -> String {
 fn some(all: &[String]) -> String {
     const NAMED: usize = 8;
     let more = all.len().saturating_sub(NAMED);
-    let named = all.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
-    if more == 0 { named } else { format!("{named} and {more} more") }
+    let named = all
+        .iter()
+        .take(NAMED)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    if more == 0 {
+        named
+    } else {
+        format!("{named} and {more} more")
+    }
 }
 
 pub(super) fn done(on: &CommandContext, arguments: &DoneWorkArgs) -> Answer {
@@ -178,20 +233,35 @@ pub(super) fn done(on: &CommandContext, arguments: &DoneWorkArgs) -> Answer {
 pub(super) fn learned(texts: &[String]) -> helmdeck_forge::Result<Vec<Learning>> {
     let learned = texts.iter().map(|text| {
         let (context, approach) = text.split_once(": ").ok_or_else(|| {
-            Error::usage(format!("--learned {text:?} has no \": \" between when it applies and what works"))
+            Error::usage(format!(
+                "--learned {text:?} has no \": \" between when it applies and what works"
+            ))
         })?;
-        Ok(Learning::new(What::Successful { context: context.to_owned(), approach: approach.to_owned() }))
+        Ok(Learning::new(What::Successful {
+            context: context.to_owned(),
+            approach: approach.to_owned(),
+        }))
     });
     learned.collect()
 }
 
 fn finished_text(finished: &Finished) -> String {
-    let mut lines: Vec<String> = finished.committed.iter().chain(&finished.checkpoint).cloned().collect();
+    let mut lines: Vec<String> = finished
+        .committed
+        .iter()
+        .chain(&finished.checkpoint)
+        .cloned()
+        .collect();
     if let Some(closed) = &finished.issue {
         lines.push(format!("{} is closed: {}", closed.key, closed.path));
     }
     lines.push(ended_text(&finished.session));
-    lines.extend(finished.warnings.iter().map(|warning| format!("warning: {warning}")));
+    lines.extend(
+        finished
+            .warnings
+            .iter()
+            .map(|warning| format!("warning: {warning}")),
+    );
     lines.join("\n")
 }
 
@@ -199,13 +269,26 @@ fn finished_text(finished: &Finished) -> String {
 pub(super) fn ended_text(ended: &Ended) -> String {
     let (minutes, commits) = (ended.duration_s / 60, count(ended.commits, "commit"));
     let word = if ended.again { "ended before" } else { "ended" };
-    let mut lines = vec![format!("session {} {word}: {minutes} min, {commits}", ended.session)];
+    let mut lines = vec![format!(
+        "session {} {word}: {minutes} min, {commits}",
+        ended.session
+    )];
     if !ended.learned.is_empty() {
         lines.push(format!("learned: {}", some(&ended.learned)));
     }
-    lines.extend(ended.commit.iter().map(|commit| format!("memory committed: {}", commit.get(..12).unwrap_or(commit))));
+    lines.extend(
+        ended
+            .commit
+            .iter()
+            .map(|commit| format!("memory committed: {}", commit.get(..12).unwrap_or(commit))),
+    );
     lines.extend(ended.next.iter().map(|next| format!("next: {next}")));
-    lines.extend(ended.warnings.iter().map(|warning| format!("warning: {warning}")));
+    lines.extend(
+        ended
+            .warnings
+            .iter()
+            .map(|warning| format!("warning: {warning}")),
+    );
     lines.join("\n")
 }
 
@@ -215,9 +298,23 @@ pub(super) fn status(on: &CommandContext) -> Answer {
 }
 
 fn session_line(session: &Session) -> String {
-    let Session { id, agent, started_at, seen_at, .. } = session;
-    let left = session.abandoned.iter().map(|why| format!(", abandoned: {why}")).collect::<String>();
-    format!("session {id} of {agent}, since {}, last command at {}{left}", started_at.seconds(), seen_at.seconds())
+    let Session {
+        id,
+        agent,
+        started_at,
+        seen_at,
+        ..
+    } = session;
+    let left = session
+        .abandoned
+        .iter()
+        .map(|why| format!(", abandoned: {why}"))
+        .collect::<String>();
+    format!(
+        "session {id} of {agent}, since {}, last command at {}{left}",
+        started_at.seconds(),
+        seen_at.seconds()
+    )
 }
 
 fn status_text(status: &Status) -> String {
@@ -228,7 +325,10 @@ fn status_text(status: &Status) -> String {
         None => "no session".to_owned(),
     });
     let own = status.session.as_ref().map(|session| session.id.as_str());
-    let others = status.sessions.iter().filter(|session| Some(session.id.as_str()) != own);
+    let others = status
+        .sessions
+        .iter()
+        .filter(|session| Some(session.id.as_str()) != own);
     lines.extend(others.map(|session| format!("  besides: {}", session_line(session))));
     let active = status.session.is_some();
     if let Some(issue) = status.issue.as_ref().filter(|_| active) {
@@ -242,30 +342,58 @@ fn status_text(status: &Status) -> String {
         });
     }
     if let Some(item) = status.feature.as_ref().filter(|_| active) {
-        lines.push(format!("feature {} {}: {}", item.feature.id, item.feature.name, item.standing));
+        lines.push(format!(
+            "feature {} {}: {}",
+            item.feature.id, item.feature.name, item.standing
+        ));
     }
     if let Some(branch) = &status.branch {
         lines.push(format!("branch {branch}"));
     }
     lines.extend(status.elsewhere.iter().map(|other| {
-        format!("elsewhere: {} by session {} in {}", other.what, other.session, other.worktree.display())
+        format!(
+            "elsewhere: {} by session {} in {}",
+            other.what,
+            other.session,
+            other.worktree.display()
+        )
     }));
     if let Some(changed) = status.changed.as_ref().filter(|changed| changed.count > 0) {
-        lines.push(format!("{} not committed: {}", count(changed.count, "file"), some(&changed.files)));
+        lines.push(format!(
+            "{} not committed: {}",
+            count(changed.count, "file"),
+            some(&changed.files)
+        ));
     }
     let (issues, features) = (&status.issues, &status.features);
-    lines.push(format!("issues: {} open, {} ready, {} done", issues.open, issues.ready, issues.done));
+    lines.push(format!(
+        "issues: {} open, {} ready, {} done",
+        issues.open, issues.ready, issues.done
+    ));
     lines.push(format!("features: {features}"));
     if let Some(trouble) = &status.tracker {
         let mut parts = Vec::new();
         if trouble.outbox_failed > 0 {
-            parts.push(format!("{} not delivered", count(trouble.outbox_failed, "change")));
+            parts.push(format!(
+                "{} not delivered",
+                count(trouble.outbox_failed, "change")
+            ));
         }
         if trouble.conflicts > 0 {
-            parts.push(format!("{} changed on both sides", count(trouble.conflicts, "field")));
+            parts.push(format!(
+                "{} changed on both sides",
+                count(trouble.conflicts, "field")
+            ));
         }
-        parts.extend(trouble.pull_failed.map(|since| format!("not read since {since}")));
-        lines.push(format!("tracker: {}; see `helmdeck forge tracker status`", parts.join(", ")));
+        parts.extend(
+            trouble
+                .pull_failed
+                .map(|since| format!("not read since {since}")),
+        );
+        lines.push(format!(
+            "tracker: {}; see `helmdeck forge tracker status`",
+            parts.join(", ")
+        ));
     }
     if status.checkpoint_advised.is_some() {
         lines.push("a checkpoint is due".to_owned());

@@ -1,4 +1,5 @@
-//! A conversation that was forgotten and started again is another one, for every holder of the former.
+//! A conversation that was forgotten and started again is another one, for every holder of the
+//! former.
 
 use super::*;
 use crate::error::ConversationError;
@@ -10,12 +11,19 @@ async fn restarted_conversation_has_new_generation() {
     let memory = place.open(config(Strategy::RollingSummary));
     let mut met = std::collections::BTreeSet::new();
     for way in 0..6 {
-        assert_eq!(memory.trace(&alice()).await.unwrap().generation, 0, "it is not there");
+        assert_eq!(
+            memory.trace(&alice()).await.unwrap().generation,
+            0,
+            "it is not there"
+        );
         if way % 2 == 0 {
             add(&memory, 0..2).await;
         } else {
             let text = r#"{"strategy":"rolling_summary","summary":"so far"}"#;
-            let snapshot = crate::Snapshot { strategy: Some(Strategy::RollingSummary), bytes: text.into() };
+            let snapshot = crate::Snapshot {
+                strategy: Some(Strategy::RollingSummary),
+                bytes: text.into(),
+            };
             memory.restore(&alice(), &snapshot).await.unwrap();
         }
         let state = state(&memory).await;
@@ -23,7 +31,10 @@ async fn restarted_conversation_has_new_generation() {
         assert!(state.head.generation < 1 << 52, "readers of JSON keep it");
         assert!(met.insert(state.head.generation), "way {way}");
         memory.flush(&alice()).await.unwrap();
-        assert_eq!(memory.trace(&alice()).await.unwrap().generation, state.head.generation + 1);
+        assert_eq!(
+            memory.trace(&alice()).await.unwrap().generation,
+            state.head.generation + 1
+        );
         memory.forget(&alice()).await.unwrap();
     }
 }
@@ -31,7 +42,10 @@ async fn restarted_conversation_has_new_generation() {
 #[tokio::test]
 async fn stale_reader_sees_only_new_conversation() {
     let place = Fixture::new().await;
-    let (one, two) = (place.open(config(Strategy::Truncation)), place.open(config(Strategy::Truncation)));
+    let (one, two) = (
+        place.open(config(Strategy::Truncation)),
+        place.open(config(Strategy::Truncation)),
+    );
     add(&one, 0..2).await;
     assert_eq!(seen(&two).await, [0, 1]);
     one.forget(&alice()).await.unwrap();
@@ -45,13 +59,19 @@ async fn concurrent_deletes_remove_turn_once() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     add(&memory, 0..6).await;
-    let page = memory.list_turns(&alice(), &TurnFilter::default()).await.unwrap();
+    let page = memory
+        .list_turns(&alice(), &TurnFilter::default())
+        .await
+        .unwrap();
     let deleting: Vec<_> = (0..12)
         .map(|number: usize| {
             // Six of the same, and each of the others.
             let key = page.items[number.saturating_sub(6)].key.to_string();
-            let memory =
-                if number.is_multiple_of(2) { memory.clone() } else { place.open(config(Strategy::Truncation)) };
+            let memory = if number.is_multiple_of(2) {
+                memory.clone()
+            } else {
+                place.open(config(Strategy::Truncation))
+            };
             tokio::spawn(async move { memory.delete_turn(&alice(), &key).await })
         })
         .collect();

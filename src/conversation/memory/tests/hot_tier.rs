@@ -21,7 +21,10 @@ async fn expired_cached_copy_shows_other_writes() {
         if strategy == Strategy::RollingSummary {
             fold(&two, 30, |_| {}).await;
             assert_eq!(later().await, (30..42).collect::<Vec<_>>());
-            assert_eq!(one.context(&alice()).await.unwrap().summary, "summary of all through 30");
+            assert_eq!(
+                one.context(&alice()).await.unwrap().summary,
+                "summary of all through 30"
+            );
         }
         two.flush(&alice()).await.unwrap();
         assert_eq!(later().await, [0_usize; 0]);
@@ -41,9 +44,16 @@ async fn expired_cached_copy_shows_other_writes() {
 #[tokio::test]
 async fn what_is_held_is_what_is_stored() {
     for seed in 1..=6_u64 {
-        let strategy = if seed % 2 == 0 { Strategy::Truncation } else { Strategy::RollingSummary };
+        let strategy = if seed % 2 == 0 {
+            Strategy::Truncation
+        } else {
+            Strategy::RollingSummary
+        };
         let budget_tokens = [0, 60, 400][(seed % 3) as usize];
-        let settings = Config { budget_tokens, ..config(strategy) };
+        let settings = Config {
+            budget_tokens,
+            ..config(strategy)
+        };
         let place = Fixture::new().await;
         let memory = place.open(settings.clone());
         let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -58,9 +68,16 @@ async fn what_is_held_is_what_is_stored() {
                 0 if chance(3) == 0 => memory.flush(&alice()).await.unwrap(),
                 0 => drop(memory.forget(&alice()).await.unwrap()),
                 1 | 2 => {
-                    let items = memory.list_turns(&alice(), &Default::default()).await.unwrap().items;
+                    let items = memory
+                        .list_turns(&alice(), &Default::default())
+                        .await
+                        .unwrap()
+                        .items;
                     if let Some(item) = items.get(chance(1 + items.len() as u64) as usize) {
-                        memory.delete_turn(&alice(), &item.key.to_string()).await.unwrap();
+                        memory
+                            .delete_turn(&alice(), &item.key.to_string())
+                            .await
+                            .unwrap();
                     }
                 }
                 3 | 4 if strategy == Strategy::RollingSummary => {
@@ -76,19 +93,36 @@ async fn what_is_held_is_what_is_stored() {
                 }
                 _ => {
                     let text = "x".repeat(chance(60) as usize);
-                    memory.add_turn(&alice(), NewTurn::new("q", text)).await.unwrap();
+                    memory
+                        .add_turn(&alice(), NewTurn::new("q", text))
+                        .await
+                        .unwrap();
                 }
             }
             let patch = memory.context(&alice()).await.unwrap();
             let fresh = place.open(settings.clone());
-            assert_eq!(patch, fresh.context(&alice()).await.unwrap(), "seed {seed}, step {step}");
-            let (held, stored) = (memory.trace(&alice()).await.unwrap(), fresh.trace(&alice()).await.unwrap());
+            assert_eq!(
+                patch,
+                fresh.context(&alice()).await.unwrap(),
+                "seed {seed}, step {step}"
+            );
+            let (held, stored) = (
+                memory.trace(&alice()).await.unwrap(),
+                fresh.trace(&alice()).await.unwrap(),
+            );
             assert_eq!(held, stored, "seed {seed}, step {step}");
-            let filter = crate::TurnFilter { limit: Some(200), ..Default::default() };
+            let filter = crate::TurnFilter {
+                limit: Some(200),
+                ..Default::default()
+            };
             let kept = memory.list_turns(&alice(), &filter).await.unwrap();
             let unsummarised = kept.items.iter().filter(|item| !item.folded).count() as u64;
             assert!(kept.items.len() as u64 == kept.total && kept.total == held.kept_turns);
-            assert_eq!(unsummarised, patch.recent_turns.len() as u64 + patch.omitted_turns, "seed {seed}, step {step}");
+            assert_eq!(
+                unsummarised,
+                patch.recent_turns.len() as u64 + patch.omitted_turns,
+                "seed {seed}, step {step}"
+            );
         }
     }
 }
@@ -96,16 +130,25 @@ async fn what_is_held_is_what_is_stored() {
 #[tokio::test]
 async fn conversations_in_use_stay_within_their_bytes() {
     let place = Fixture::new().await;
-    let memory = place.open(Config { hot_bytes: 100_000, ..config(Strategy::Truncation) });
+    let memory = place.open(Config {
+        hot_bytes: 100_000,
+        ..config(Strategy::Truncation)
+    });
     for number in 0..500 {
         let identity = Identity::new("t", "alice", &format!("s{number}"));
-        memory.add_turn(&identity, NewTurn::new("q", "x".repeat(1000))).await.unwrap();
+        memory
+            .add_turn(&identity, NewTurn::new("q", "x".repeat(1000)))
+            .await
+            .unwrap();
         memory.context(&identity).await.unwrap();
     }
     let bytes = memory.metrics().hot_bytes;
     assert!(bytes > 10_000 && bytes <= 100_000, "{bytes}");
     for number in 0..500 {
         let identity = Identity::new("t", "alice", &format!("s{number}"));
-        assert_eq!(memory.context(&identity).await.unwrap().recent_turns.len(), 1);
+        assert_eq!(
+            memory.context(&identity).await.unwrap().recent_turns.len(),
+            1
+        );
     }
 }

@@ -31,9 +31,17 @@ struct Mute;
 
 #[async_trait]
 impl Summarizer for Mute {
-    async fn summarize(&self, _: &Identity, _: SummarizeRequest) -> Result<SummarizeResponse, SummarizeError> {
+    async fn summarize(
+        &self,
+        _: &Identity,
+        _: SummarizeRequest,
+    ) -> Result<SummarizeResponse, SummarizeError> {
         std::future::pending::<()>().await;
-        Err(SummarizeError { reason: Failure::Unavailable, retry_after: None, detail: String::new() })
+        Err(SummarizeError {
+            reason: Failure::Unavailable,
+            retry_after: None,
+            detail: String::new(),
+        })
     }
 }
 
@@ -54,7 +62,12 @@ impl Fixture {
 
     fn open_on(&self, store: Arc<dyn Store>, config: Config) -> ConversationMemory {
         let clock = Arc::<ManualClock>::clone(&self.clock);
-        let dependencies = Dependencies { store, events: self.bus.clone(), clock, summarizer: Some(Arc::new(Mute)) };
+        let dependencies = Dependencies {
+            store,
+            events: self.bus.clone(),
+            clock,
+            summarizer: Some(Arc::new(Mute)),
+        };
         ConversationMemory::open(config, dependencies).unwrap()
     }
 
@@ -64,7 +77,10 @@ impl Fixture {
 
     /// Returns the events so far.
     async fn events(&self) -> Vec<EventKind> {
-        let last = self.bus.publish(EventKind::CachePurged { what: "mark".to_owned(), rows: 0 });
+        let last = self.bus.publish(EventKind::CachePurged {
+            what: "mark".to_owned(),
+            rows: 0,
+        });
         let mut all = self.bus.subscribe_after(0).unwrap();
         let mut events = Vec::new();
         loop {
@@ -95,7 +111,12 @@ fn namespace() -> Namespace {
 
 /// A sweep that does not come while a test runs.
 fn config(strategy: Strategy) -> Config {
-    Config { strategy, budget_tokens: 0, sweep_interval: Duration::from_secs(86_400), ..Config::default() }
+    Config {
+        strategy,
+        budget_tokens: 0,
+        sweep_interval: Duration::from_secs(86_400),
+        ..Config::default()
+    }
 }
 
 fn turn(number: usize) -> NewTurn {
@@ -110,7 +131,11 @@ async fn add(memory: &ConversationMemory, numbers: std::ops::Range<usize>) {
 
 /// Returns the numbers of the visible turns.
 fn shown(patch: &LlmContextPatch) -> Vec<usize> {
-    patch.recent_turns.iter().map(|recent| recent.turn.user_message[1..].parse().unwrap()).collect()
+    patch
+        .recent_turns
+        .iter()
+        .map(|recent| recent.turn.user_message[1..].parse().unwrap())
+        .collect()
 }
 
 async fn seen(memory: &ConversationMemory) -> Vec<usize> {
@@ -129,6 +154,11 @@ async fn fold(memory: &ConversationMemory, through: u64, change: impl FnOnce(&mu
     checkpoint.covers_through = through;
     checkpoint.summary = format!("summary of all through {through}");
     change(&mut checkpoint);
-    let version = shared.rows.commit(&namespace(), &state, &checkpoint).await.unwrap().unwrap();
+    let version = shared
+        .rows
+        .commit(&namespace(), &state, &checkpoint)
+        .await
+        .unwrap()
+        .unwrap();
     shared.replaced(&namespace(), &checkpoint, version);
 }

@@ -20,9 +20,16 @@ async fn turn_ranges_are_read_whole() {
         (7, 6, 5),
         (13, 235, 11),
     ] {
-        let (turns, unreadable) = rows.turns(&namespace(), from, through, limit).await.unwrap();
+        let (turns, unreadable) = rows
+            .turns(&namespace(), from, through, limit)
+            .await
+            .unwrap();
         let expected: Vec<u64> = (from..=through.min(235)).take(limit).collect();
-        assert_eq!(turns.iter().map(|kept| kept.id.seq).collect::<Vec<_>>(), expected, "{from}..={through}, {limit}");
+        assert_eq!(
+            turns.iter().map(|kept| kept.id.seq).collect::<Vec<_>>(),
+            expected,
+            "{from}..={through}, {limit}"
+        );
         assert_eq!(unreadable, 0);
     }
     place.write(&encoding::turn_key(100), b"nonsense").await;
@@ -35,11 +42,20 @@ async fn turn_ranges_are_read_whole() {
 #[tokio::test]
 async fn remains_of_a_restore_are_never_seen() {
     let place = Fixture::new().await;
-    let settings = Config { budget_tokens: 100, ..config(Strategy::Truncation) };
+    let settings = Config {
+        budget_tokens: 100,
+        ..config(Strategy::Truncation)
+    };
     let memory = place.open(settings.clone());
     add(&memory, 0..80).await;
     let before = memory.context(&alice()).await.unwrap();
-    let value = place.store.get(&namespace(), Kind::Conversation, &encoding::turn_key(3)).await.unwrap().unwrap().value;
+    let value = place
+        .store
+        .get(&namespace(), Kind::Conversation, &encoding::turn_key(3))
+        .await
+        .unwrap()
+        .unwrap()
+        .value;
     let far = staging(80);
     for start in (0..600).step_by(300) {
         let mut ops = Ops::new(namespace());
@@ -52,7 +68,11 @@ async fn remains_of_a_restore_are_never_seen() {
     assert_eq!(seen(&memory).await, (33..82).collect::<Vec<_>>());
     assert_eq!(seen(&place.open(settings)).await, seen(&memory).await);
     memory.flush(&alice()).await.unwrap();
-    assert_eq!(place.store.stats().await.unwrap().rows, 2, "a flush takes them too");
+    assert_eq!(
+        place.store.stats().await.unwrap().rows,
+        2,
+        "a flush takes them too"
+    );
 }
 
 #[tokio::test]
@@ -63,23 +83,39 @@ async fn sweep_spares_turns_of_a_conversation_begun_again() {
     memory.flush(&alice()).await.unwrap();
     add(&memory, 5..8).await;
     let rows = &memory.shared().rows;
-    // A sweep reads the head; before it looks for orphans, the conversation is forgotten and begins again.
+    // A sweep reads the head; before it looks for orphans, the conversation is forgotten and begins
+    // again.
     let state = rows.state(&namespace()).await.unwrap();
     memory.forget(&alice()).await.unwrap();
     add(&memory, 8..10).await;
-    let orphans = rows.orphans(&namespace(), &state.head, Timestamp(0)).await.unwrap();
+    let orphans = rows
+        .orphans(&namespace(), &state.head, Timestamp(0))
+        .await
+        .unwrap();
     assert_eq!(orphans.dead, [1, 2]);
     assert_eq!(rows.clean(&namespace(), &state, &orphans).await.unwrap(), 0);
-    assert_eq!(seen(&place.open(config(Strategy::Truncation))).await, [8, 9]);
+    assert_eq!(
+        seen(&place.open(config(Strategy::Truncation))).await,
+        [8, 9]
+    );
 }
 
 #[tokio::test]
 async fn other_counters_token_count_is_recomputed() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
-    memory.add_turn(&alice(), NewTurn::new("hello there, how are you?", "well, thanks")).await.unwrap();
+    memory
+        .add_turn(
+            &alice(),
+            NewTurn::new("hello there, how are you?", "well, thanks"),
+        )
+        .await
+        .unwrap();
     let chars = memory.estimate_tokens(&alice()).await.unwrap();
-    let other = Config { tokens: crate::TokenCounter::O200kBase, ..config(Strategy::Truncation) };
+    let other = Config {
+        tokens: crate::TokenCounter::O200kBase,
+        ..config(Strategy::Truncation)
+    };
     if let Ok(counter) = crate::tokens::Counter::new(other.tokens) {
         let memory = place.open(other);
         let patch = memory.context(&alice()).await.unwrap();

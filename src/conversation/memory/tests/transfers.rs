@@ -8,8 +8,18 @@ use crate::wire;
 
 /// A patch without what a restore gives anew.
 fn texts(patch: &LlmContextPatch) -> (Vec<ConversationTurn>, String, Option<String>, u64, u64) {
-    let turns = patch.recent_turns.iter().map(|recent| (*recent.turn).clone()).collect();
-    (turns, patch.summary.clone(), patch.goal.clone(), patch.tokens, patch.omitted_turns)
+    let turns = patch
+        .recent_turns
+        .iter()
+        .map(|recent| (*recent.turn).clone())
+        .collect();
+    (
+        turns,
+        patch.summary.clone(),
+        patch.goal.clone(),
+        patch.tokens,
+        patch.omitted_turns,
+    )
 }
 
 #[tokio::test]
@@ -19,7 +29,10 @@ async fn snapshot_flush_restore_gives_the_same_context() {
         let memory = place.open(config(strategy));
         add(&memory, 0..9).await;
         if strategy == Strategy::RollingSummary {
-            fold(&memory, 4, |checkpoint| checkpoint.opening = Some("q0".to_owned())).await;
+            fold(&memory, 4, |checkpoint| {
+                checkpoint.opening = Some("q0".to_owned())
+            })
+            .await;
         }
         let before = memory.context(&alice()).await.unwrap();
         let snapshot = memory.snapshot(&alice()).await.unwrap();
@@ -51,7 +64,11 @@ async fn large_snapshot_replaces_all_at_once() {
     add(&memory, 5000..5030).await;
     memory.restore(&alice(), &snapshot).await.unwrap();
     assert_eq!(seen(&memory).await, (0..1050).collect::<Vec<_>>());
-    assert_eq!(place.store.stats().await.unwrap().rows, 1052, "what was there before is gone");
+    assert_eq!(
+        place.store.stats().await.unwrap().rows,
+        1052,
+        "what was there before is gone"
+    );
     add(&memory, 1050..1053).await;
     let fresh = place.open(config(Strategy::Truncation));
     assert_eq!(seen(&fresh).await, (0..1053).collect::<Vec<_>>());
@@ -64,22 +81,49 @@ async fn a_snapshot_of_another_strategy_is_refused() {
     let memory = place.open(config(Strategy::Truncation));
     add(&memory, 0..2).await;
     let record = |strategy, summary: &str| {
-        let record = Record { strategy, summary: summary.to_owned(), ..Record::default() };
+        let record = Record {
+            strategy,
+            summary: summary.to_owned(),
+            ..Record::default()
+        };
         wire::write_record(&record).into()
     };
     for (outside, bytes) in [
         (Some(Strategy::RollingSummary), bytes::Bytes::new()),
-        (Some(Strategy::RollingSummary), record(Strategy::RollingSummary, "")),
-        (Some(Strategy::Truncation), record(Strategy::RollingSummary, "")),
+        (
+            Some(Strategy::RollingSummary),
+            record(Strategy::RollingSummary, ""),
+        ),
+        (
+            Some(Strategy::Truncation),
+            record(Strategy::RollingSummary, ""),
+        ),
         (None, record(Strategy::None, "")),
-        (Some(Strategy::Truncation), record(Strategy::Truncation, "a summary")),
+        (
+            Some(Strategy::Truncation),
+            record(Strategy::Truncation, "a summary"),
+        ),
         (None, bytes::Bytes::from_static(b"{")),
     ] {
-        let refused = memory.restore(&alice(), &Snapshot { strategy: outside, bytes }).await;
-        assert!(matches!(refused, Err(ConversationError::InvalidSnapshot(_))), "{refused:?}");
+        let refused = memory
+            .restore(
+                &alice(),
+                &Snapshot {
+                    strategy: outside,
+                    bytes,
+                },
+            )
+            .await;
+        assert!(
+            matches!(refused, Err(ConversationError::InvalidSnapshot(_))),
+            "{refused:?}"
+        );
     }
     assert_eq!(seen(&memory).await, [0, 1]);
-    memory.restore(&alice(), &Snapshot::default()).await.unwrap();
+    memory
+        .restore(&alice(), &Snapshot::default())
+        .await
+        .unwrap();
     assert!(memory.context(&alice()).await.unwrap().is_empty());
 }
 
@@ -88,12 +132,18 @@ async fn unknown_members_survive() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::RollingSummary));
     let text = r#"{"strategy":"rolling_summary","summary":"so far","later":{"a":[1,2.50]}}"#;
-    let snapshot = Snapshot { strategy: Some(Strategy::RollingSummary), bytes: text.into() };
+    let snapshot = Snapshot {
+        strategy: Some(Strategy::RollingSummary),
+        bytes: text.into(),
+    };
     memory.restore(&alice(), &snapshot).await.unwrap();
     add(&memory, 0..1).await;
     let after = memory.snapshot(&alice()).await.unwrap();
     let after = String::from_utf8(after.bytes.to_vec()).unwrap();
-    assert!(after.ends_with(r#""summary":"so far","later":{"a":[1,2.50]}}"#), "{after}");
+    assert!(
+        after.ends_with(r#""summary":"so far","later":{"a":[1,2.50]}}"#),
+        "{after}"
+    );
     assert_eq!(seen(&memory).await, [0]);
 }
 
@@ -104,9 +154,15 @@ async fn large(memory: &ConversationMemory) -> Snapshot {
     memory.forget(&alice()).await.unwrap();
     let mut record = wire::read_record(&snapshot.bytes, 1 << 20, 10).unwrap();
     record.turns = (0..1050)
-        .map(|number| ConversationTurn { user_message: format!("q{number}"), ..record.turns[0].clone() })
+        .map(|number| ConversationTurn {
+            user_message: format!("q{number}"),
+            ..record.turns[0].clone()
+        })
         .collect();
-    Snapshot { bytes: wire::write_record(&record).into(), ..snapshot }
+    Snapshot {
+        bytes: wire::write_record(&record).into(),
+        ..snapshot
+    }
 }
 
 #[tokio::test]
@@ -134,10 +190,17 @@ async fn large_restore_reports_turns_removed_meanwhile() {
         }
         store.after_write.open();
         let answer = restoring.await.unwrap();
-        assert!(matches!(answer, Err(ConversationError::Contended)), "way {way}: {answer:?}");
+        assert!(
+            matches!(answer, Err(ConversationError::Contended)),
+            "way {way}: {answer:?}"
+        );
         place.clock.advance(Duration::from_secs(1));
         assert_eq!(seen(&memory).await, [0_usize; 0]);
-        assert_eq!(place.store.stats().await.unwrap().rows, if way < 2 { 0 } else { 2 }, "way {way}");
+        assert_eq!(
+            place.store.stats().await.unwrap().rows,
+            if way < 2 { 0 } else { 2 },
+            "way {way}"
+        );
         memory.restore(&alice(), &snapshot).await.unwrap();
         assert_eq!(seen(&memory).await, (0..1050).collect::<Vec<_>>());
     }
@@ -154,10 +217,19 @@ async fn write_with_lost_reply_is_found() {
     store.lose_answer(3);
     memory.restore(&alice(), &snapshot).await.unwrap();
     assert_eq!(seen(&memory).await, (0..1050).collect::<Vec<_>>());
-    assert_eq!(seen(&place.open(config(Strategy::Truncation))).await.len(), 1050);
-    let page = memory.list_turns(&alice(), &Default::default()).await.unwrap();
+    assert_eq!(
+        seen(&place.open(config(Strategy::Truncation))).await.len(),
+        1050
+    );
+    let page = memory
+        .list_turns(&alice(), &Default::default())
+        .await
+        .unwrap();
     store.lose_answer(1);
-    memory.delete_turn(&alice(), &page.items[0].key.to_string()).await.unwrap();
+    memory
+        .delete_turn(&alice(), &page.items[0].key.to_string())
+        .await
+        .unwrap();
     assert_eq!(seen(&memory).await.len(), 1049);
     store.lose_answer(1);
     memory.flush(&alice()).await.unwrap();
@@ -168,7 +240,10 @@ async fn write_with_lost_reply_is_found() {
         EventKind::MemoryItemDeleted { .. } => Some("deleted"),
         _ => None,
     };
-    assert_eq!(events.iter().filter_map(of).collect::<Vec<_>>(), ["restored", "deleted", "flushed"]);
+    assert_eq!(
+        events.iter().filter_map(of).collect::<Vec<_>>(),
+        ["restored", "deleted", "flushed"]
+    );
 }
 
 #[tokio::test]

@@ -12,14 +12,25 @@ use crate::{Health, Identity, LlmContextPatch, SummarizeRequest, Trace};
 /// Returns the only valid summary of the first turns.
 pub(super) fn summary(turns: usize) -> String {
     let marks: String = (0..turns).map(|mark| format!("[{mark}]")).collect();
-    if turns == 0 { marks } else { format!("The turns so far: {marks}") }
+    if turns == 0 {
+        marks
+    } else {
+        format!("The turns so far: {marks}")
+    }
 }
 
 /// Returns the answer of a correct model: a summary of all turns in the request.
 pub(super) fn good(asked: &str) -> String {
-    let told = asked.split_once("[Previous summary]\n").map_or("", |(_, told)| told);
-    let turns = marks(told).into_iter().filter(|mark| mark.parse::<usize>().is_ok());
-    format!("The turns so far: {}", turns.map(|mark| format!("[{mark}]")).collect::<String>())
+    let told = asked
+        .split_once("[Previous summary]\n")
+        .map_or("", |(_, told)| told);
+    let turns = marks(told)
+        .into_iter()
+        .filter(|mark| mark.parse::<usize>().is_ok());
+    format!(
+        "The turns so far: {}",
+        turns.map(|mark| format!("[{mark}]")).collect::<String>()
+    )
 }
 
 /// How an attempt went.
@@ -83,7 +94,9 @@ impl Expected {
         self.failures += 1;
         self.failure = Some(word);
         match self.health {
-            Health::Retry if self.failures >= MAX_ATTEMPTS => self.goes(Health::Degraded, "retries_exhausted"),
+            Health::Retry if self.failures >= MAX_ATTEMPTS => {
+                self.goes(Health::Degraded, "retries_exhausted")
+            }
             Health::Healthy | Health::Retry => self.goes(Health::Retry, "summarizer_failed"),
             _ => self.goes(Health::Degraded, "recovery_batch_failed"),
         }
@@ -95,7 +108,9 @@ impl Expected {
         match self.health {
             Health::Healthy => {}
             Health::Retry => self.goes(Health::Healthy, "summarizer_succeeded"),
-            _ if turns - self.covers > RECENT => self.goes(Health::Degraded, "recovery_batch_drained"),
+            _ if turns - self.covers > RECENT => {
+                self.goes(Health::Degraded, "recovery_batch_drained")
+            }
             _ => self.goes(Health::Healthy, "recovery_loop_drained"),
         }
     }
@@ -119,7 +134,9 @@ impl Case {
         let before = self.known.clone();
         match went {
             // What came was too late by then.
-            Went::Well | Went::Badly(_) if timed_out && trace.covers_through == before.covers as u64 => {
+            Went::Well | Went::Badly(_)
+                if timed_out && trace.covers_through == before.covers as u64 =>
+            {
                 self.known.fails("timeout");
             }
             Went::Well => self.known.succeeds(folded, self.turns),
@@ -132,7 +149,9 @@ impl Case {
         }
         // An attempt that the end came between did not happen.
         let closed = std::mem::take(&mut self.closed);
-        if closed && (trace.failures, trace.covers_through) == (before.failures, before.covers as u64) {
+        if closed
+            && (trace.failures, trace.covers_through) == (before.failures, before.covers as u64)
+        {
             self.known = before;
         }
     }
@@ -140,25 +159,64 @@ impl Case {
     /// Compares all that can be seen with what is known.
     pub(super) fn agrees(&self, trace: &Trace, patch: &LlmContextPatch) {
         let (known, covers, turns) = (&self.known, self.known.covers, self.turns);
-        let state = (trace.health, trace.failures, trace.last_failure.as_deref(), trace.covers_through);
-        assert_eq!(state, (known.health, known.failures, known.failure, covers as u64));
-        assert_eq!((trace.kept_turns, trace.backlog_turns), (turns as u64, (turns - covers - RECENT) as u64));
-        assert_eq!(patch.summary, summary(covers), "once each, in order, and not a word of the endpoint's");
+        let state = (
+            trace.health,
+            trace.failures,
+            trace.last_failure.as_deref(),
+            trace.covers_through,
+        );
+        assert_eq!(
+            state,
+            (known.health, known.failures, known.failure, covers as u64)
+        );
+        assert_eq!(
+            (trace.kept_turns, trace.backlog_turns),
+            (turns as u64, (turns - covers - RECENT) as u64)
+        );
+        assert_eq!(
+            patch.summary,
+            summary(covers),
+            "once each, in order, and not a word of the endpoint's"
+        );
         let shown = recent(patch);
-        assert_eq!(patch.goal.is_some(), shown.len() < turns, "the goal is in sight");
+        assert_eq!(
+            patch.goal.is_some(),
+            shown.len() < turns,
+            "the goal is in sight"
+        );
         assert_eq!(shown, numbers(turns - shown.len()..turns), "the newest");
-        assert_eq!(covers + patch.omitted_turns as usize + shown.len(), turns, "each turn is in one place");
-        assert!(shown.len() >= RECENT && patch.tokens <= BUDGET && !patch.over_budget, "{} tokens", patch.tokens);
+        assert_eq!(
+            covers + patch.omitted_turns as usize + shown.len(),
+            turns,
+            "each turn is in one place"
+        );
+        assert!(
+            shown.len() >= RECENT && patch.tokens <= BUDGET && !patch.over_budget,
+            "{} tokens",
+            patch.tokens
+        );
         assert_eq!(patch.unreadable, 0);
     }
 
     /// Compares a request with what is known.
     pub(super) fn fits(&self, request: &SummarizeRequest) {
         assert_eq!(request.previous_summary, summary(self.known.covers));
-        let sent: Vec<String> = request.turns.iter().flat_map(|turn| marks(&turn.user_message)).collect();
-        assert_eq!(sent, numbers(self.known.covers..self.known.covers + sent.len()));
+        let sent: Vec<String> = request
+            .turns
+            .iter()
+            .flat_map(|turn| marks(&turn.user_message))
+            .collect();
+        assert_eq!(
+            sent,
+            numbers(self.known.covers..self.known.covers + sent.len())
+        );
         assert!((1..=BATCH).contains(&sent.len()), "{} turns", sent.len());
-        assert!(request.goal.as_deref().is_some_and(|goal| goal.starts_with("[0]")));
+        assert!(
+            request
+                .goal
+                .as_deref()
+                .is_some_and(|goal| goal.starts_with("[0]"))
+        );
     }
 }
 
@@ -175,6 +233,12 @@ pub(super) fn case(fault: &'static Fault, spoilt: Range<usize>) -> Case {
         last: None,
         closed: false,
         hung: false,
-        known: Expected { health: Health::Healthy, failures: 0, failure: None, covers: 0, moves: Vec::new() },
+        known: Expected {
+            health: Health::Healthy,
+            failures: 0,
+            failure: None,
+            covers: 0,
+            moves: Vec::new(),
+        },
     }
 }

@@ -17,7 +17,9 @@ use super::{BATCH, BUDGET, MAX_ATTEMPTS, PATIENT, RECENT, TURNS};
 use crate::conformance::fixture::{STUCK, sized};
 use crate::conformance::{Fixture, eventually};
 use crate::summarizer::{ChatSummarizer, client_config};
-use crate::{Config, ConversationMemory, Dependencies, Health, Identity, Strategy, SummarizerConfig, Trace};
+use crate::{
+    Config, ConversationMemory, Dependencies, Health, Identity, Strategy, SummarizerConfig, Trace,
+};
 
 /// Conversations on a store, and the endpoint that spoils their summaries.
 pub(super) struct Trial {
@@ -35,25 +37,48 @@ pub(super) struct Process {
 
 pub(super) fn reply(cases: &Cases, request: &ChatRequest) -> ChatReply {
     // Each conversation has a separate key, so the endpoint knows whose request it is.
-    let session = request.header("authorization").and_then(|key| key.strip_prefix("Bearer ")).unwrap();
+    let session = request
+        .header("authorization")
+        .and_then(|key| key.strip_prefix("Bearer "))
+        .unwrap();
     let mut cases = lock(cases);
     let case = cases.get_mut(session).unwrap();
-    let act = case.fault.act.filter(|_| case.spoilt.contains(&(case.started.len() - 1)));
+    let act = case
+        .fault
+        .act
+        .filter(|_| case.spoilt.contains(&(case.started.len() - 1)));
     case.hung |= act.is_some() && case.fault.hangs;
-    act.map_or_else(|| ChatReply::text(&good(request.content(1))), |act| act(&good(request.content(1))))
+    act.map_or_else(
+        || ChatReply::text(&good(request.content(1))),
+        |act| act(&good(request.content(1))),
+    )
 }
 
 impl Trial {
-    pub(super) async fn of(clock: Arc<ManualClock>, store: Arc<dyn Store>, cases: Vec<Case>) -> Self {
-        let cases = cases.into_iter().map(|case| (Arc::clone(&case.identity.session), case)).collect();
+    pub(super) async fn of(
+        clock: Arc<ManualClock>,
+        store: Arc<dyn Store>,
+        cases: Vec<Case>,
+    ) -> Self {
+        let cases = cases
+            .into_iter()
+            .map(|case| (Arc::clone(&case.identity.session), case))
+            .collect();
         let cases: Cases = Arc::new(Mutex::new(cases));
         let known = Arc::clone(&cases);
         let server = ChatServer::start(move |_, request| reply(&known, request)).await;
-        Self { cases, server, s: Fixture::new(Strategy::RollingSummary, store, clock) }
+        Self {
+            cases,
+            server,
+            s: Fixture::new(Strategy::RollingSummary, store, clock),
+        }
     }
 
     pub(super) fn identities(&self) -> Vec<Identity> {
-        lock(&self.cases).values().map(|case| case.identity.clone()).collect()
+        lock(&self.cases)
+            .values()
+            .map(|case| case.identity.clone())
+            .collect()
     }
 
     /// Opens the memory, with all turns; `free` = no attempt has to wait.
@@ -63,17 +88,37 @@ impl Trial {
         free: bool,
         change: impl FnOnce(&mut SummarizerConfig),
     ) -> Process {
-        let mut config = Config { budget_tokens: BUDGET, recent_turns: RECENT, ..self.s.config() };
+        let mut config = Config {
+            budget_tokens: BUDGET,
+            recent_turns: RECENT,
+            ..self.s.config()
+        };
         let settings = &mut config.summarizer;
         (settings.endpoint, settings.model) = (self.server.url(), "small".to_owned());
-        (settings.timeout, settings.max_attempts, settings.batch_turns) = (timeout, MAX_ATTEMPTS, BATCH);
+        (
+            settings.timeout,
+            settings.max_attempts,
+            settings.batch_turns,
+        ) = (timeout, MAX_ATTEMPTS, BATCH);
         settings.concurrency = lock(&self.cases).len();
         change(settings);
-        lock(&self.cases).values_mut().for_each(|case| case.hasty = timeout < PATIENT);
-        let nowhere = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        lock(&self.cases)
+            .values_mut()
+            .for_each(|case| case.hasty = timeout < PATIENT);
+        let nowhere = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .unwrap()
+            .local_addr()
+            .unwrap();
         let chat = |endpoint: String| {
-            let settings = SummarizerConfig { endpoint, ..config.summarizer.clone() };
-            let client = Client::new(&Egress::new(egress::Config::default()), client_config(&settings));
+            let settings = SummarizerConfig {
+                endpoint,
+                ..config.summarizer.clone()
+            };
+            let client = Client::new(
+                &Egress::new(egress::Config::default()),
+                client_config(&settings),
+            );
             let key = |identity: &Identity| Ok(Some(Secret::new(identity.session.to_string())));
             ChatSummarizer::new(client.unwrap(), &settings, key)
         };
@@ -92,17 +137,30 @@ impl Trial {
             clock: self.s.clock.clone(),
             summarizer: Some(watched.clone()),
         };
-        let looking = Config { hot_for: Duration::ZERO, ..config.clone() };
+        let looking = Config {
+            hot_for: Duration::ZERO,
+            ..config.clone()
+        };
         let reading = ConversationMemory::open_briefly(looking, dependencies.clone()).unwrap();
         // All turns are there before anything is summarised: the first sweep comes soon.
         for identity in self.identities() {
             for mark in reading.trace(&identity).await.unwrap().kept_turns as usize..TURNS {
-                reading.add_turn(&identity, sized(mark, 100, 100)).await.unwrap();
+                reading
+                    .add_turn(&identity, sized(mark, 100, 100))
+                    .await
+                    .unwrap();
             }
         }
         let folding = ConversationMemory::open(config, dependencies).unwrap();
-        watched.memories.set((folding.clone(), reading.clone())).unwrap();
-        Process { watched, folding, reading }
+        watched
+            .memories
+            .set((folding.clone(), reading.clone()))
+            .unwrap();
+        Process {
+            watched,
+            folding,
+            reading,
+        }
     }
 }
 
@@ -134,17 +192,24 @@ impl Process {
     pub(super) async fn settles(&self, trial: &Trial) {
         for identity in trial.identities() {
             self.until("all to be folded", trial, &identity, |case, trace| {
-                trace.health == Health::Healthy && trace.covers_through == (case.turns - RECENT) as u64
+                trace.health == Health::Healthy
+                    && trace.covers_through == (case.turns - RECENT) as u64
             })
             .await;
             let trace = self.reading.trace(&identity).await.unwrap();
             // What is stored is seen from memory a moment later.
-            eventually("memory to follow", async || self.folding.trace(&identity).await.unwrap() == trace).await;
+            eventually("memory to follow", async || {
+                self.folding.trace(&identity).await.unwrap() == trace
+            })
+            .await;
             let moves = {
                 let mut cases = lock(&trial.cases);
                 let case = cases.get_mut(&identity.session).unwrap();
                 case.learn(&trace);
-                assert!(case.spoilt.end <= case.started.len() || case.fault.word.is_none(), "it was spoilt");
+                assert!(
+                    case.spoilt.end <= case.started.len() || case.fault.word.is_none(),
+                    "it was spoilt"
+                );
                 case.known.moves.clone()
             };
             let published = || trial.s.moves(&identity, Health::Healthy);

@@ -41,8 +41,14 @@ fn turn_is_written_like_the_original() {
 #[test]
 fn an_empty_record_is_its_strategy() {
     for strategy in Strategy::ALL {
-        let record = Record { strategy, ..Record::default() };
-        assert_eq!(text(write_record(&record)), format!(r#"{{"strategy":"{strategy}"}}"#));
+        let record = Record {
+            strategy,
+            ..Record::default()
+        };
+        assert_eq!(
+            text(write_record(&record)),
+            format!(r#"{{"strategy":"{strategy}"}}"#)
+        );
     }
 }
 
@@ -56,7 +62,10 @@ fn the_goals_follow_the_summary() {
     };
     let written = write_record(&record);
     assert!(read_record(&written, 1 << 10, 0).unwrap() == record);
-    assert_eq!(text(written), r#"{"strategy":"truncation","summary":"s","opening":"\u003cgoal\u003e","pinned":"p"}"#);
+    assert_eq!(
+        text(written),
+        r#"{"strategy":"truncation","summary":"s","opening":"\u003cgoal\u003e","pinned":"p"}"#
+    );
 }
 
 #[test]
@@ -80,23 +89,36 @@ fn keys_come_in_any_order_with_spaces() {
 #[test]
 fn a_kept_member_never_makes_a_key_twice() {
     let mut turn = ConversationTurn::default();
-    turn.other.insert("UserMessage".to_owned(), Json::parse("1").unwrap());
+    turn.other
+        .insert("UserMessage".to_owned(), Json::parse("1").unwrap());
     assert!(read_turn(&write_turn(&turn)).unwrap() == ConversationTurn::default());
 }
 
 #[test]
 fn unchecked_member_does_not_break_the_record() {
     let broken = Json::from_trusted(bytes::Bytes::from_static(b"{\"half"));
-    let turn = ConversationTurn { artifacts_shown: Some(broken), ..ConversationTurn::default() };
+    let turn = ConversationTurn {
+        artifacts_shown: Some(broken),
+        ..ConversationTurn::default()
+    };
     assert!(read_turn(&write_turn(&turn)).unwrap() == ConversationTurn::default());
 }
 
 #[test]
 fn accepted_turn_can_be_read_again() {
-    let nested = |depth: usize| format!("{}{}", r#"{"a":"#.repeat(depth), "1".to_owned() + &"}".repeat(depth));
+    let nested = |depth: usize| {
+        format!(
+            "{}{}",
+            r#"{"a":"#.repeat(depth),
+            "1".to_owned() + &"}".repeat(depth)
+        )
+    };
     let taken = |shown: &str| {
-        NewTurn { artifacts_shown: Some(Json::parse(shown.to_owned()).unwrap()), ..NewTurn::new("u", "a") }
-            .into_turn(helmdeck_core::Timestamp(0))
+        NewTurn {
+            artifacts_shown: Some(Json::parse(shown.to_owned()).unwrap()),
+            ..NewTurn::new("u", "a")
+        }
+        .into_turn(helmdeck_core::Timestamp(0))
     };
     let turn = taken(&nested(MAX_DEPTH)).unwrap();
     assert!(read_turn(&write_turn(&turn)).unwrap() == turn);

@@ -55,30 +55,31 @@ fn time() -> impl Strategy<Value = TurnTime> {
 }
 
 fn digest() -> impl Strategy<Value = TrajectoryDigest> {
-    (list(), text(), text(), list(), other()).prop_map(|(tools, observations, reasoning, refs, other)| {
-        TrajectoryDigest {
+    (list(), text(), text(), list(), other()).prop_map(
+        |(tools, observations, reasoning, refs, other)| TrajectoryDigest {
             tools_invoked: tools,
             observations_summary: observations,
             reasoning_summary: reasoning,
             artifacts_refs: refs,
             other,
-        }
-    })
+        },
+    )
 }
 
 fn turn() -> impl Strategy<Value = ConversationTurn> {
-    let shown = btree_map(text(), json(), 0..3).prop_map(|map| Json::from(Value::Object(map.into_iter().collect())));
-    (text(), text(), option::of(digest()), option::of(shown), list(), time(), other()).prop_map(
-        |(
-            user_message,
-            assistant_response,
-            trajectory_digest,
-            artifacts_shown,
-            artifacts_hidden_refs,
-            timestamp,
-            other,
-        )| {
-            ConversationTurn {
+    let shown = btree_map(text(), json(), 0..3)
+        .prop_map(|map| Json::from(Value::Object(map.into_iter().collect())));
+    (
+        text(),
+        text(),
+        option::of(digest()),
+        option::of(shown),
+        list(),
+        time(),
+        other(),
+    )
+        .prop_map(
+            |(
                 user_message,
                 assistant_response,
                 trajectory_digest,
@@ -86,28 +87,50 @@ fn turn() -> impl Strategy<Value = ConversationTurn> {
                 artifacts_hidden_refs,
                 timestamp,
                 other,
-            }
-        },
-    )
+            )| {
+                ConversationTurn {
+                    user_message,
+                    assistant_response,
+                    trajectory_digest,
+                    artifacts_shown,
+                    artifacts_hidden_refs,
+                    timestamp,
+                    other,
+                }
+            },
+        )
 }
 
 fn record() -> impl Strategy<Value = Record> {
     let strategy = prop::sample::select(Kind::ALL.to_vec());
-    (strategy, vec(turn(), 0..4), text(), option::of(text()), option::of(text()), other()).prop_map(
-        |(strategy, turns, summary, opening, pinned, other)| Record {
-            strategy,
-            turns,
-            summary,
-            opening,
-            pinned,
-            other,
-        },
+    (
+        strategy,
+        vec(turn(), 0..4),
+        text(),
+        option::of(text()),
+        option::of(text()),
+        other(),
     )
+        .prop_map(
+            |(strategy, turns, summary, opening, pinned, other)| Record {
+                strategy,
+                turns,
+                summary,
+                opening,
+                pinned,
+                other,
+            },
+        )
 }
 
 /// Takes a snapshot apart at random.
 fn damaged() -> impl Strategy<Value = Vec<u8>> {
-    let wound = (0..5_u8, any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>());
+    let wound = (
+        0..5_u8,
+        any::<prop::sample::Index>(),
+        any::<prop::sample::Index>(),
+        any::<u8>(),
+    );
     (prop::sample::select(ALL.to_vec()), vec(wound, 1..6)).prop_map(|((_, text), wounds)| {
         let mut bytes = text.as_bytes().to_vec();
         for (kind, at, to, byte) in wounds {

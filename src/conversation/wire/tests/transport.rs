@@ -15,7 +15,12 @@ use crate::wire::{read_record, read_turn};
 
 fn turns(name: &str) -> Vec<Arc<ConversationTurn>> {
     let (_, text) = ALL.iter().find(|(known, _)| *known == name).unwrap();
-    read_record(text.as_bytes(), 1 << 20, 100).unwrap().turns.into_iter().map(Arc::new).collect()
+    read_record(text.as_bytes(), 1 << 20, 100)
+        .unwrap()
+        .turns
+        .into_iter()
+        .map(Arc::new)
+        .collect()
 }
 
 #[test]
@@ -26,7 +31,14 @@ fn patch_has_the_form_of_the_transports() {
         strategy: Strategy::RollingSummary,
         summary: String::new(),
         goal: Some("goal".to_owned()),
-        recent_turns: turns.iter().zip(5..).map(|(turn, seq)| RecentTurn { id: id(seq), turn: turn.clone() }).collect(),
+        recent_turns: turns
+            .iter()
+            .zip(5..)
+            .map(|(turn, seq)| RecentTurn {
+                id: id(seq),
+                turn: turn.clone(),
+            })
+            .collect(),
         summary_cut: false,
         tokens: 77,
         omitted_turns: 2,
@@ -41,14 +53,21 @@ fn patch_has_the_form_of_the_transports() {
         r#""reasoning_summary":"the test is newer","artifacts_refs":["art_01"]},"artifacts_shown":{"path":"src/main.go"}}],"#,
         r#""summary_cut":false,"tokens":77,"omitted_turns":2,"over_budget":true,"unreadable":1}"#,
     );
-    let rendered = RenderedContext { format: Format::Json, patch };
+    let rendered = RenderedContext {
+        format: Format::Json,
+        patch,
+    };
     assert_eq!(serde_json::to_string(&rendered).unwrap(), expected);
 }
 
 #[test]
 fn an_empty_patch_says_so() {
     assert_eq!(
-        serde_json::to_value(RenderedContext { format: Format::Json, patch: LlmContextPatch::default() }).unwrap(),
+        serde_json::to_value(RenderedContext {
+            format: Format::Json,
+            patch: LlmContextPatch::default()
+        })
+        .unwrap(),
         json!({"strategy": "truncation", "recent_turns": [], "summary_cut": false, "tokens": 0, "omitted_turns": 0, "over_budget": false, "unreadable": 0})
     );
 }
@@ -85,13 +104,28 @@ fn a_detail_is_the_item_and_the_value() {
 #[test]
 fn transport_snapshot_is_its_own_json() {
     for (name, text) in ALL {
-        let snapshot = Snapshot { strategy: None, bytes: text.as_bytes().into() };
+        let snapshot = Snapshot {
+            strategy: None,
+            bytes: text.as_bytes().into(),
+        };
         assert_eq!(serde_json::to_string(&snapshot).unwrap(), *text, "{name}");
     }
-    let empty = |strategy| serde_json::to_string(&Snapshot { strategy, ..Snapshot::default() }).unwrap();
+    let empty = |strategy| {
+        serde_json::to_string(&Snapshot {
+            strategy,
+            ..Snapshot::default()
+        })
+        .unwrap()
+    };
     assert_eq!(empty(Some(Strategy::None)), r#"{"strategy":"none"}"#);
     assert_eq!(empty(None), "null");
-    assert!(serde_json::to_string(&Snapshot { bytes: "{".into(), ..Snapshot::default() }).is_err());
+    assert!(
+        serde_json::to_string(&Snapshot {
+            bytes: "{".into(),
+            ..Snapshot::default()
+        })
+        .is_err()
+    );
 }
 
 #[test]
@@ -99,12 +133,30 @@ fn debug_output_shows_no_text() {
     for (_, text) in ALL {
         let record = read_record(text.as_bytes(), 1 << 20, 100).unwrap();
         let turns: Vec<_> = record.turns.iter().cloned().map(Arc::new).collect();
-        let request = SummarizeRequest { previous_summary: record.summary.clone(), turns, ..Default::default() };
-        let snapshot = Snapshot { strategy: None, bytes: text.as_bytes().into() };
-        let response = SummarizeResponse { summary: record.summary.clone() };
-        let trace = Trace { summary: record.summary.clone(), ..Trace::default() };
+        let request = SummarizeRequest {
+            previous_summary: record.summary.clone(),
+            turns,
+            ..Default::default()
+        };
+        let snapshot = Snapshot {
+            strategy: None,
+            bytes: text.as_bytes().into(),
+        };
+        let response = SummarizeResponse {
+            summary: record.summary.clone(),
+        };
+        let trace = Trace {
+            summary: record.summary.clone(),
+            ..Trace::default()
+        };
         let new = NewTurn::new("u0", "u0");
-        let shown = format!("{record:?} {:?} {request:?} {snapshot:?} {response:?} {trace:?} {new:?}", record.turns);
-        assert!(!shown.contains("u0") && !shown.contains("port") && !shown.contains("script"), "{shown}");
+        let shown = format!(
+            "{record:?} {:?} {request:?} {snapshot:?} {response:?} {trace:?} {new:?}",
+            record.turns
+        );
+        assert!(
+            !shown.contains("u0") && !shown.contains("port") && !shown.contains("script"),
+            "{shown}"
+        );
     }
 }

@@ -17,7 +17,9 @@ async fn lost_store_reply_breaks_no_event_chain() {
     // The store tells at the next backlog, or not before the attempt was given up.
     for blind in [0, 6] {
         let fixture = Fixture::new(rolling()).await;
-        fixture.summarizer.next((0..3).map(|_| Action::Fail(Failure::Unavailable)));
+        fixture
+            .summarizer
+            .next((0..3).map(|_| Action::Fail(Failure::Unavailable)));
         let faults = FaultyStore::new(&(Arc::clone(&fixture.store) as Arc<dyn Store>));
         let dependencies = Dependencies {
             store: faults.store(),
@@ -28,7 +30,10 @@ async fn lost_store_reply_breaks_no_event_chain() {
         let memory = ConversationMemory::open(fixture.config.clone(), dependencies).unwrap();
         let me = id("s");
         add(&memory, &me, 0..6).await;
-        until("degraded", async || fixture.rows(&me).await.1.health == Health::Degraded).await;
+        until("degraded", async || {
+            fixture.rows(&me).await.1.health == Health::Degraded
+        })
+        .await;
         faults.lose_answers(1);
         while fixture.rows(&me).await.1.health != Health::Recovering {
             tokio::time::sleep(Duration::from_millis(1)).await;

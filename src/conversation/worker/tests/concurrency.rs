@@ -9,25 +9,40 @@ use crate::config::Config;
 
 /// Two processes: each asks the store at once for writes of the other.
 fn shared() -> Config {
-    Config { hot_for: Duration::ZERO, ..rolling() }
+    Config {
+        hot_for: Duration::ZERO,
+        ..rolling()
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn late_summary_after_flush_is_discarded() {
-    // The flush comes from the process that summaries, which drops the request, or from another one, which cannot.
+    // The flush comes from the process that summaries, which drops the request, or from another
+    // one, which cannot.
     for foreign in [false, true] {
         let fixture = Fixture::new(shared()).await;
         fixture.summarizer.next([Action::Held]);
         let (memory, me) = (fixture.open(), id("s"));
-        let other = if foreign { fixture.open() } else { memory.clone() };
+        let other = if foreign {
+            fixture.open()
+        } else {
+            memory.clone()
+        };
         add(&memory, &me, 0..6).await;
         until("asked", async || fixture.summarizer.is_asked()).await;
         other.flush(&me).await.unwrap();
         add(&other, &me, [100]).await;
         fixture.summarizer.release(1);
-        until("over", async || !fixture.summarizer.is_asked() && memory.metrics().backlog == 0).await;
+        until("over", async || {
+            !fixture.summarizer.is_asked() && memory.metrics().backlog == 0
+        })
+        .await;
         let (head, checkpoint) = fixture.rows(&me).await;
-        assert_eq!((head.turns, checkpoint.covers_through, &*checkpoint.summary), (1, 0, ""), "foreign: {foreign}");
+        assert_eq!(
+            (head.turns, checkpoint.covers_through, &*checkpoint.summary),
+            (1, 0, ""),
+            "foreign: {foreign}"
+        );
         assert_eq!(shown(&memory, &me).await, names([100]));
         assert_eq!(memory.metrics().summaries_discarded, 1);
         assert_eq!(memory.metrics().summaries, 0);
@@ -41,14 +56,23 @@ async fn late_summary_after_flush_is_discarded() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn close_does_not_wait_for_blocking_summarizer() {
     let fixture = Fixture::new(rolling()).await;
-    fixture.summarizer.always(Action::Block(Duration::from_secs(1)));
+    fixture
+        .summarizer
+        .always(Action::Block(Duration::from_secs(1)));
     let (memory, me) = (fixture.open(), id("s"));
     add(&memory, &me, 0..6).await;
     until("asked", async || fixture.summarizer.is_asked()).await;
     memory.close(Duration::from_millis(200)).await;
-    assert!(fixture.summarizer.is_asked(), "the close did not wait for it");
+    assert!(
+        fixture.summarizer.is_asked(),
+        "the close did not wait for it"
+    );
     until("over", async || !fixture.summarizer.is_asked()).await;
-    assert_eq!(fixture.rows(&me).await.1.covers_through, 0, "what came after the close is of no effect");
+    assert_eq!(
+        fixture.rows(&me).await.1.covers_through,
+        0,
+        "what came after the close is of no effect"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -60,7 +84,10 @@ async fn nothing_runs_on_after_the_memory_is_dropped() {
     until("asked", async || fixture.summarizer.is_asked()).await;
     drop(memory);
     until("dropped", async || !fixture.summarizer.is_asked()).await;
-    until("nobody holds the store", async || Arc::strong_count(&fixture.store) == 1).await;
+    until("nobody holds the store", async || {
+        Arc::strong_count(&fixture.store) == 1
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,7 +101,10 @@ async fn a_conversation_that_hangs_keeps_no_other_waiting() {
     let before = tokio::time::Instant::now();
     for other in &others {
         add(&memory, other, 0..6).await;
-        until("folded", async || fixture.rows(other).await.1.covers_through == 4).await;
+        until("folded", async || {
+            fixture.rows(other).await.1.covers_through == 4
+        })
+        .await;
     }
     assert!(
         before.elapsed() < Duration::from_secs(30),

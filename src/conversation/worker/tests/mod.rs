@@ -32,7 +32,8 @@ use summarizer::StubSummarizer;
 /// Longer than anything takes here; most of it passes on a paused clock.
 const LONG: Duration = Duration::from_secs(7200);
 
-/// A store with its clock, its events and its summarizer, and as many memories on it as a test wants.
+/// A store with its clock, its events and its summarizer, and as many memories on it as a test
+/// wants.
 struct Fixture {
     store: Arc<FaultyStore>,
     clock: Arc<ManualClock>,
@@ -46,21 +47,34 @@ fn rolling() -> Config {
         strategy: Strategy::RollingSummary,
         budget_tokens: 0,
         recent_turns: 2,
-        summarizer: SummarizerConfig { batch_turns: 4, ..SummarizerConfig::default() },
+        summarizer: SummarizerConfig {
+            batch_turns: 4,
+            ..SummarizerConfig::default()
+        },
         ..Config::default()
     }
 }
 
 fn truncating() -> Config {
-    Config { strategy: Strategy::Truncation, ..rolling() }
+    Config {
+        strategy: Strategy::Truncation,
+        ..rolling()
+    }
 }
 
 impl Fixture {
     async fn new(config: Config) -> Self {
         let clock = Arc::new(ManualClock::default());
-        let store = FaultyStore::new(helmdeck_testkit::sealed_memory(Arc::clone(&clock) as _).await);
+        let store =
+            FaultyStore::new(helmdeck_testkit::sealed_memory(Arc::clone(&clock) as _).await);
         let bus = Bus::new(4096, Arc::clone(&clock) as _);
-        Self { store, clock, bus, summarizer: StubSummarizer::new(), config }
+        Self {
+            store,
+            clock,
+            bus,
+            summarizer: StubSummarizer::new(),
+            config,
+        }
     }
 
     /// Opens a memory, as another process would.
@@ -82,7 +96,9 @@ impl Fixture {
     async fn events(&self) -> Vec<EventKind> {
         let mut stream = self.bus.subscribe_after(0).unwrap();
         let mut events = Vec::new();
-        while let Ok(Some(event)) = tokio::time::timeout(Duration::from_millis(1), stream.next()).await {
+        while let Ok(Some(event)) =
+            tokio::time::timeout(Duration::from_millis(1), stream.next()).await
+        {
             events.push(event.unwrap().kind.clone());
         }
         events
@@ -94,12 +110,23 @@ impl Fixture {
     async fn moves(&self, session: &str) -> Vec<(String, String)> {
         let mut moves: Vec<(String, String)> = Vec::new();
         for event in self.events().await {
-            let EventKind::MemoryHealthChanged { who, prior, new, reason } = event else { continue };
+            let EventKind::MemoryHealthChanged {
+                who,
+                prior,
+                new,
+                reason,
+            } = event
+            else {
+                continue;
+            };
             if who.session.as_deref() != Some(session) {
                 continue;
             }
             let last = moves.last().map_or("healthy", |(state, _)| state.as_str());
-            assert_eq!(last, prior, "the chain is broken before {prior} -> {new} ({reason})");
+            assert_eq!(
+                last, prior,
+                "the chain is broken before {prior} -> {new} ({reason})"
+            );
             moves.push((new.to_owned(), reason.to_owned()));
         }
         moves
@@ -119,16 +146,37 @@ impl Fixture {
     /// Returns head and checkpoint as they are stored.
     async fn rows(&self, identity: &Identity) -> (Head, Checkpoint) {
         let scan = self.scan(identity, "~").await;
-        let of = |key: &str| scan.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone()).unwrap();
-        (serde_json::from_slice(&of("~head")).unwrap(), serde_json::from_slice(&of("~checkpoint")).unwrap())
+        let of = |key: &str| {
+            scan.iter()
+                .find(|(name, _)| name == key)
+                .map(|(_, value)| value.clone())
+                .unwrap()
+        };
+        (
+            serde_json::from_slice(&of("~head")).unwrap(),
+            serde_json::from_slice(&of("~checkpoint")).unwrap(),
+        )
     }
 
     /// Returns the rows whose key starts so.
     async fn scan(&self, identity: &Identity, prefix: &str) -> Vec<(String, Vec<u8>)> {
         use helmdeck_memory::ReadStore as _;
         let namespace = identity.namespace().unwrap();
-        let scan = self.store.scan(&namespace, Kind::Conversation, prefix, Order::KeyAscending, 100_000).await.unwrap();
-        scan.entries.into_iter().map(|entry| (entry.meta.key, entry.value.to_vec())).collect()
+        let scan = self
+            .store
+            .scan(
+                &namespace,
+                Kind::Conversation,
+                prefix,
+                Order::KeyAscending,
+                100_000,
+            )
+            .await
+            .unwrap();
+        scan.entries
+            .into_iter()
+            .map(|entry| (entry.meta.key, entry.value.to_vec()))
+            .collect()
     }
 
     /// Writes a row directly, past the memory.
@@ -155,7 +203,11 @@ fn id(session: &str) -> Identity {
 }
 
 /// Adds turns that say who they are.
-async fn add(memory: &ConversationMemory, identity: &Identity, names: impl IntoIterator<Item = usize>) {
+async fn add(
+    memory: &ConversationMemory,
+    identity: &Identity,
+    names: impl IntoIterator<Item = usize>,
+) {
     for name in names {
         memory.add_turn(identity, turn(name)).await.unwrap();
     }
@@ -173,7 +225,14 @@ fn names(names: impl IntoIterator<Item = usize>) -> Vec<String> {
 async fn shown(memory: &ConversationMemory, identity: &Identity) -> Vec<String> {
     let patch = memory.context(identity).await.unwrap();
     let summarised = patch.summary.split_whitespace().map(str::to_owned);
-    summarised.chain(patch.recent_turns.iter().map(|recent| recent.turn.user_message.clone())).collect()
+    summarised
+        .chain(
+            patch
+                .recent_turns
+                .iter()
+                .map(|recent| recent.turn.user_message.clone()),
+        )
+        .collect()
 }
 
 /// Waits until something is so.
@@ -186,5 +245,8 @@ async fn until<F: Future<Output = bool>>(what: &str, is_so: impl Fn() -> F) {
             pause = (pause + pause / 8).min(Duration::from_millis(250));
         }
     };
-    assert!(tokio::time::timeout(LONG, wait).await.is_ok(), "never: {what}");
+    assert!(
+        tokio::time::timeout(LONG, wait).await.is_ok(),
+        "never: {what}"
+    );
 }

@@ -91,7 +91,10 @@ impl StubSummarizer {
     }
 
     pub(super) fn of_session(&self, session: &str, act: Action) {
-        self.of_session.lock().unwrap().push((session.to_owned(), act));
+        self.of_session
+            .lock()
+            .unwrap()
+            .push((session.to_owned(), act));
     }
 
     /// Releases `count` of those that are held.
@@ -105,7 +108,12 @@ impl StubSummarizer {
 
     /// Returns which turns were summarised, batch by batch.
     pub(super) fn summarised(&self) -> Vec<Vec<String>> {
-        self.summarised.lock().unwrap().iter().map(|call| call.turns.clone()).collect()
+        self.summarised
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|call| call.turns.clone())
+            .collect()
     }
 
     pub(super) fn is_asked(&self) -> bool {
@@ -113,10 +121,20 @@ impl StubSummarizer {
     }
 
     fn act(&self, session: &str) -> Action {
-        if let Some((_, act)) = self.of_session.lock().unwrap().iter().find(|(of, _)| of == session) {
+        if let Some((_, act)) = self
+            .of_session
+            .lock()
+            .unwrap()
+            .iter()
+            .find(|(of, _)| of == session)
+        {
             return act.clone();
         }
-        self.next.lock().unwrap().pop_front().unwrap_or_else(|| self.always.lock().unwrap().clone())
+        self.next
+            .lock()
+            .unwrap()
+            .pop_front()
+            .unwrap_or_else(|| self.always.lock().unwrap().clone())
     }
 }
 
@@ -127,14 +145,29 @@ impl Summarizer for StubSummarizer {
         identity: &Identity,
         request: SummarizeRequest,
     ) -> Result<SummarizeResponse, SummarizeError> {
-        let turns: Vec<_> = request.turns.iter().map(|turn| turn.user_message.clone()).collect();
+        let turns: Vec<_> = request
+            .turns
+            .iter()
+            .map(|turn| turn.user_message.clone())
+            .collect();
         let session = identity.session.to_string();
-        let call = Call { at: Instant::now(), session: session.clone(), turns, request };
+        let call = Call {
+            at: Instant::now(),
+            session: session.clone(),
+            turns,
+            request,
+        };
         self.calls.lock().unwrap().push(call.clone());
         let most = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(most, Ordering::SeqCst);
         let _under_way = UnderWay(&self.under_way);
-        let failed = |reason, retry_after| Err(SummarizeError { reason, retry_after, detail: "told to".to_owned() });
+        let failed = |reason, retry_after| {
+            Err(SummarizeError {
+                reason,
+                retry_after,
+                detail: "told to".to_owned(),
+            })
+        };
         match self.act(&session) {
             Action::Answer => {}
             Action::Slow(wait) => tokio::time::sleep(wait).await,
@@ -145,7 +178,12 @@ impl Summarizer for StubSummarizer {
             Action::Hang => std::future::pending().await,
             Action::Panic => panic!("told to"),
             Action::Choke(reason) => {
-                if call.request.turns.iter().any(|turn| turn.assistant_response.contains("poison")) {
+                if call
+                    .request
+                    .turns
+                    .iter()
+                    .any(|turn| turn.assistant_response.contains("poison"))
+                {
                     return failed(reason, None);
                 }
             }

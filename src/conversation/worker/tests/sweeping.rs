@@ -16,7 +16,11 @@ async fn rows_of(fixture: &Fixture, session: &str) -> usize {
 #[tokio::test(start_paused = true)]
 async fn expired_conversation_loses_all_rows() {
     for config in [rolling(), truncating()] {
-        let fixture = Fixture::new(Config { ttl: 10 * DAY, ..config }).await;
+        let fixture = Fixture::new(Config {
+            ttl: 10 * DAY,
+            ..config
+        })
+        .await;
         let memory = fixture.open();
         for session in ["old", "young"] {
             add(&memory, &id(session), 0..5).await;
@@ -34,11 +38,20 @@ async fn expired_conversation_loses_all_rows() {
 
 #[tokio::test(start_paused = true)]
 async fn expired_unhealthy_conversation_reports_healthy() {
-    let fixture = Fixture::new(Config { ttl: DAY, ..rolling() }).await;
-    fixture.summarizer.always(Action::Fail(crate::summarizer::Failure::Credential));
+    let fixture = Fixture::new(Config {
+        ttl: DAY,
+        ..rolling()
+    })
+    .await;
+    fixture
+        .summarizer
+        .always(Action::Fail(crate::summarizer::Failure::Credential));
     let memory = fixture.open();
     add(&memory, &id("s"), 0..5).await;
-    until("degraded", async || fixture.rows(&id("s")).await.1.failures > 3).await;
+    until("degraded", async || {
+        fixture.rows(&id("s")).await.1.failures > 3
+    })
+    .await;
     fixture.clock.advance(2 * DAY);
     until("gone", async || rows_of(&fixture, "s").await == 0).await;
     let last = fixture.moves("s").await.pop().unwrap();
@@ -48,7 +61,13 @@ async fn expired_unhealthy_conversation_reports_healthy() {
 #[tokio::test(start_paused = true)]
 async fn sweep_removes_orphans_only() {
     let fixture = Fixture::new(truncating()).await;
-    let (memory, me) = (fixture.open_with(Config { sweep_interval: 9 * DAY, ..truncating() }), id("s"));
+    let (memory, me) = (
+        fixture.open_with(Config {
+            sweep_interval: 9 * DAY,
+            ..truncating()
+        }),
+        id("s"),
+    );
     let namespace = me.namespace().unwrap();
     add(&memory, &me, 0..5).await;
     memory.flush(&me).await.unwrap();
@@ -56,19 +75,36 @@ async fn sweep_removes_orphans_only() {
     let far = 1_u64 << 33;
     // Of a flush that was cut off, and of a restore that was.
     for seq in [1, 3, far, far + 1] {
-        fixture.put_row(&namespace, &format!("turn/{seq:020}"), b"remains").await;
+        fixture
+            .put_row(&namespace, &format!("turn/{seq:020}"), b"remains")
+            .await;
     }
     // Of a restore of a conversation that was not there.
     let fresh = id("fresh");
-    fixture.put_row(&fresh.namespace().unwrap(), &format!("turn/{far:020}"), b"remains").await;
+    fixture
+        .put_row(
+            &fresh.namespace().unwrap(),
+            &format!("turn/{far:020}"),
+            b"remains",
+        )
+        .await;
     let _sweeping = fixture.open();
-    until("the dead are gone", async || fixture.scan(&me, "turn/").await.len() == 5).await;
+    until("the dead are gone", async || {
+        fixture.scan(&me, "turn/").await.len() == 5
+    })
+    .await;
     tokio::time::sleep(10 * truncating().sweep_interval).await;
-    assert_eq!(fixture.scan(&me, "turn/").await.len(), 5, "a restore may be under way");
+    assert_eq!(
+        fixture.scan(&me, "turn/").await.len(),
+        5,
+        "a restore may be under way"
+    );
     assert_eq!(rows_of(&fixture, "fresh").await, 1);
     fixture.clock.advance(2 * DAY);
-    until("all gone", async || fixture.scan(&me, "turn/").await.len() == 3 && rows_of(&fixture, "fresh").await == 0)
-        .await;
+    until("all gone", async || {
+        fixture.scan(&me, "turn/").await.len() == 3 && rows_of(&fixture, "fresh").await == 0
+    })
+    .await;
     assert_eq!(shown(&memory, &me).await, names(5..8));
 }
 
@@ -95,27 +131,54 @@ async fn quiet_conversations_are_not_read_again() {
 
 #[tokio::test(start_paused = true)]
 async fn full_budget_with_few_turns_is_found() {
-    let fixture = Fixture::new(Config { budget_tokens: 100, recent_turns: 50, ..rolling() }).await;
+    let fixture = Fixture::new(Config {
+        budget_tokens: 100,
+        recent_turns: 50,
+        ..rolling()
+    })
+    .await;
     let writer = fixture.open_with(truncating());
     for name in 0..6 {
-        writer.add_turn(&id("s"), crate::turn::NewTurn::new(format!("u{name}"), "x".repeat(120))).await.unwrap();
+        writer
+            .add_turn(
+                &id("s"),
+                crate::turn::NewTurn::new(format!("u{name}"), "x".repeat(120)),
+            )
+            .await
+            .unwrap();
     }
     writer.close(Duration::from_secs(1)).await;
     let _memory = fixture.open();
-    until("folded", async || fixture.rows(&id("s")).await.1.covers_through >= 3).await;
-    assert!(fixture.rows(&id("s")).await.1.covers_through < 6, "the newest turn is never folded");
+    until("folded", async || {
+        fixture.rows(&id("s")).await.1.covers_through >= 3
+    })
+    .await;
+    assert!(
+        fixture.rows(&id("s")).await.1.covers_through < 6,
+        "the newest turn is never folded"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_done_under_none() {
-    let fixture = Fixture::new(Config { ttl: DAY, ..truncating() }).await;
+    let fixture = Fixture::new(Config {
+        ttl: DAY,
+        ..truncating()
+    })
+    .await;
     let writer = fixture.open();
     add(&writer, &id("s"), 0..5).await;
     writer.close(Duration::from_secs(1)).await;
     fixture.clock.advance(5 * DAY);
-    let none = fixture.open_with(Config { strategy: Strategy::None, ..fixture.config.clone() });
+    let none = fixture.open_with(Config {
+        strategy: Strategy::None,
+        ..fixture.config.clone()
+    });
     tokio::time::sleep(DAY).await;
     assert_eq!(rows_of(&fixture, "s").await, 7);
     none.close(Duration::from_secs(1)).await;
-    assert!(matches!(none.summarise(&id("s"), DAY).await, Err(ConversationError::Closed)));
+    assert!(matches!(
+        none.summarise(&id("s"), DAY).await,
+        Err(ConversationError::Closed)
+    ));
 }

@@ -85,7 +85,10 @@ impl Harmless {
     }
 
     fn words(&mut self, count: usize) -> String {
-        (0..count).map(|_| self.word()).collect::<Vec<_>>().join(" ")
+        (0..count)
+            .map(|_| self.word())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     fn uuid(&mut self) -> String {
@@ -93,11 +96,22 @@ impl Harmless {
     }
 
     fn version(&mut self) -> String {
-        format!("{}.{}.{}", self.0.below(20), self.0.below(40), self.0.below(9))
+        format!(
+            "{}.{}.{}",
+            self.0.below(20),
+            self.0.below(40),
+            self.0.below(9)
+        )
     }
 
     fn time(&mut self) -> String {
-        format!("2026-0{}-1{}T1{}:30:0{}Z", 1 + self.0.below(9), self.0.below(9), self.0.below(9), self.0.below(9))
+        format!(
+            "2026-0{}-1{}T1{}:30:0{}Z",
+            1 + self.0.below(9),
+            self.0.below(9),
+            self.0.below(9),
+            self.0.below(9)
+        )
     }
 
     /// An entry of a lock file of Cargo, npm, pnpm, Yarn, Go, Python or Nix.
@@ -119,7 +133,10 @@ impl Harmless {
                 "{name}@^{version}:\n  version \"{version}\"\n  resolved \"https://registry.yarnpkg.com/{name}/-/{name}-{version}.tgz#{}\"\n  integrity sha512-{sha512}==",
                 self.hex(40)
             ),
-            4 => format!("github.com/{name}/{name} v{version} h1:{}=\n", self.0.text(BASE64, 43)),
+            4 => format!(
+                "github.com/{name}/{name} v{version} h1:{}=\n",
+                self.0.text(BASE64, 43)
+            ),
             5 => format!(
                 "{name}=={version} \\\n    --hash=sha256:{} \\\n    --hash=sha256:{}\n",
                 self.hex(64),
@@ -192,14 +209,23 @@ impl Harmless {
 
     fn image(&mut self) -> String {
         let size = 300 + self.0.below(3_000);
-        let (kind, first) =
-            [("png", "iVBORw0KGgo"), ("jpeg", "/9j/4AAQSkZJRgABAQ"), ("gif", "R0lGODlh"), ("webp", "UklGR")]
-                [self.0.below(4)];
+        let (kind, first) = [
+            ("png", "iVBORw0KGgo"),
+            ("jpeg", "/9j/4AAQSkZJRgABAQ"),
+            ("gif", "R0lGODlh"),
+            ("webp", "UklGR"),
+        ][self.0.below(4)];
         let data = format!("{first}{}=", self.0.text(BASE64, size));
         match self.0.below(3) {
             0 => format!("<img src=\"data:image/{kind};base64,{data}\">"),
-            1 => serde_json::json!({"content": data, "encoding": "base64", "sha": self.hex(40)}).to_string(),
-            _ => data.as_bytes().chunks(60).map(|line| String::from_utf8_lossy(line)).collect::<Vec<_>>().join("\n"),
+            1 => serde_json::json!({"content": data, "encoding": "base64", "sha": self.hex(40)})
+                .to_string(),
+            _ => data
+                .as_bytes()
+                .chunks(60)
+                .map(|line| String::from_utf8_lossy(line))
+                .collect::<Vec<_>>()
+                .join("\n"),
         }
     }
 
@@ -207,14 +233,33 @@ impl Harmless {
     fn code(&mut self) -> String {
         let (a, b) = (self.word(), self.word());
         match self.0.below(8) {
-            0 => format!("let {a}_token = config.{b}_token.clone().unwrap_or_default(); // {}", self.words(5)),
-            1 => format!("{a}Key: process.env.{}_API_KEY, password: props.password2Value,", b.to_uppercase()),
-            2 => format!("export {}_TOKEN=\"${{{}_TOKEN:?missing}}\"", a.to_uppercase(), b.to_uppercase()),
+            0 => format!(
+                "let {a}_token = config.{b}_token.clone().unwrap_or_default(); // {}",
+                self.words(5)
+            ),
+            1 => format!(
+                "{a}Key: process.env.{}_API_KEY, password: props.password2Value,",
+                b.to_uppercase()
+            ),
+            2 => format!(
+                "export {}_TOKEN=\"${{{}_TOKEN:?missing}}\"",
+                a.to_uppercase(),
+                b.to_uppercase()
+            ),
             3 => "!function(e,t){var n=e.token,r=s.createHash2(t);return{key:t.apiKey3,s:s.aB}}();"
                 .repeat(1 + self.0.below(4)),
-            4 => format!("const {a}Id = \"{}\"; const rev = '{}';", self.uuid(), self.hex(40)),
-            5 => format!("curl -sSf -H \"Accept: application/json\" https://{b}.example.org/v1/{}/{a}", self.uuid()),
-            6 => format!("  {a}:\n    secretKeyRef:\n      name: {b}-credentials\n      key: {a}-password\n"),
+            4 => format!(
+                "const {a}Id = \"{}\"; const rev = '{}';",
+                self.uuid(),
+                self.hex(40)
+            ),
+            5 => format!(
+                "curl -sSf -H \"Accept: application/json\" https://{b}.example.org/v1/{}/{a}",
+                self.uuid()
+            ),
+            6 => format!(
+                "  {a}:\n    secretKeyRef:\n      name: {b}-credentials\n      key: {a}-password\n"
+            ),
             _ => format!("| `{a}.token` | `{b}-token` | {} |\n", self.words(8)),
         }
     }
@@ -224,11 +269,34 @@ impl Harmless {
         let (a, b) = (self.word(), self.word());
         match self.0.below(6) {
             0 => format!("{}  {a}/{b}.rs\n", self.hex(64)),
-            1 => format!("{} INFO {a}: {} id={} trace={}\n", self.time(), self.words(6), self.uuid(), self.hex(32)),
-            2 => format!("{}: digest: sha256:{} size: {}\n", self.version(), self.hex(64), self.0.below(9_999)),
-            3 => format!("index {}..{} 100644\n--- a/{a}.rs\n+++ b/{b}.rs\n", self.hex(7), self.hex(7)),
-            4 => format!("https://{a}.example.org/{b}?id={}&v={}#{}\n", self.uuid(), self.version(), self.hex(8)),
-            _ => format!("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{} {a}@{b}\n", self.0.text(MIXED, 43)),
+            1 => format!(
+                "{} INFO {a}: {} id={} trace={}\n",
+                self.time(),
+                self.words(6),
+                self.uuid(),
+                self.hex(32)
+            ),
+            2 => format!(
+                "{}: digest: sha256:{} size: {}\n",
+                self.version(),
+                self.hex(64),
+                self.0.below(9_999)
+            ),
+            3 => format!(
+                "index {}..{} 100644\n--- a/{a}.rs\n+++ b/{b}.rs\n",
+                self.hex(7),
+                self.hex(7)
+            ),
+            4 => format!(
+                "https://{a}.example.org/{b}?id={}&v={}#{}\n",
+                self.uuid(),
+                self.version(),
+                self.hex(8)
+            ),
+            _ => format!(
+                "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{} {a}@{b}\n",
+                self.0.text(MIXED, 43)
+            ),
         }
     }
 
@@ -236,13 +304,22 @@ impl Harmless {
         let count = 1 + self.0.below(12);
         match self.0.below(8) {
             0 => (0..count).map(|_| self.locked()).collect(),
-            1 => serde_json::Value::from((0..count).map(|_| self.answer()).collect::<Vec<_>>()).to_string(),
-            2 => serde_json::json!({ "text": (0..count).map(|_| self.answer()).collect::<Vec<_>>() }).to_string(),
+            1 => serde_json::Value::from((0..count).map(|_| self.answer()).collect::<Vec<_>>())
+                .to_string(),
+            2 => {
+                serde_json::json!({ "text": (0..count).map(|_| self.answer()).collect::<Vec<_>>() })
+                    .to_string()
+            }
             3 => (0..count).map(|_| self.commit()).collect(),
             4 => self.image(),
-            5 => (0..count).map(|_| self.code()).collect::<Vec<_>>().join("\n"),
+            5 => (0..count)
+                .map(|_| self.code())
+                .collect::<Vec<_>>()
+                .join("\n"),
             6 => (0..count).map(|_| self.line()).collect(),
-            _ => (0..count).map(|_| self.words(12) + [".\n", ", ", ": ", "; "][self.0.below(4)]).collect(),
+            _ => (0..count)
+                .map(|_| self.words(12) + [".\n", ", ", ": ", "; "][self.0.below(4)])
+                .collect(),
         }
     }
 }
@@ -254,14 +331,30 @@ fn ten_thousand_harmless_texts_raise_at_most_five_alarms() {
     for _ in 0..10_000 {
         let text = harmless.text();
         // As a pack returns it: every second one as a member of an answer.
-        let text = if harmless.0.below(2) == 0 { serde_json::json!({ "output": text }).to_string() } else { text };
+        let text = if harmless.0.below(2) == 0 {
+            serde_json::json!({ "output": text }).to_string()
+        } else {
+            text
+        };
         if let Some(finding) = scan(&text).first() {
-            let line = text.lines().nth(finding.line as usize - 1).unwrap_or_default();
-            let shown: String = line.chars().skip((finding.column as usize).saturating_sub(60)).take(160).collect();
+            let line = text
+                .lines()
+                .nth(finding.line as usize - 1)
+                .unwrap_or_default();
+            let shown: String = line
+                .chars()
+                .skip((finding.column as usize).saturating_sub(60))
+                .take(160)
+                .collect();
             alarms.push(format!("{}: {shown}", finding.rule));
         }
     }
-    assert!(alarms.len() <= 5, "{} alarms, as\n{}", alarms.len(), alarms[..alarms.len().min(40)].join("\n"));
+    assert!(
+        alarms.len() <= 5,
+        "{} alarms, as\n{}",
+        alarms.len(),
+        alarms[..alarms.len().min(40)].join("\n")
+    );
 }
 
 #[test]

@@ -37,17 +37,27 @@ impl BodyTemplate {
             Value::String(text) => {
                 let template = accept(Template::parse(text)?)?;
                 match template.parts() {
-                    [TemplatePart::Place { path, fallback: None }] => Self::Place(path.clone()),
+                    [
+                        TemplatePart::Place {
+                            path,
+                            fallback: None,
+                        },
+                    ] => Self::Place(path.clone()),
                     _ => Self::Text(template),
                 }
             }
             Value::Array(items) => Self::List(
-                items.iter().map(|item| Self::parse(item, accept, input_is_declared)).collect::<Result<_, _>>()?,
+                items
+                    .iter()
+                    .map(|item| Self::parse(item, accept, input_is_declared))
+                    .collect::<Result<_, _>>()?,
             ),
             Value::Object(members) => Self::Object(
                 members
                     .iter()
-                    .map(|(name, value)| Ok((name.clone(), Self::parse(value, accept, input_is_declared)?)))
+                    .map(|(name, value)| {
+                        Ok((name.clone(), Self::parse(value, accept, input_is_declared)?))
+                    })
                     .collect::<Result<_, String>>()?,
             ),
             literal => Self::Literal(literal.to_string()),
@@ -56,7 +66,8 @@ impl BodyTemplate {
 
     /// Returns why this cannot be a form, if so.
     pub(super) fn no_form(&self) -> Option<&'static str> {
-        let scalar = |value: &Self| matches!(value, Self::Place(_) | Self::Text(_) | Self::Literal(_));
+        let scalar =
+            |value: &Self| matches!(value, Self::Place(_) | Self::Text(_) | Self::Literal(_));
         match self {
             Self::Whole => None,
             Self::Object(members)
@@ -74,7 +85,8 @@ impl BodyTemplate {
     /// Writes JSON; `None` if it is a single absent value.
     pub(super) fn json(&self, values: &Values<'_>) -> Option<Bytes> {
         let mut out = String::new();
-        self.write(values, &mut out).then(|| out.into_bytes().into())
+        self.write(values, &mut out)
+            .then(|| out.into_bytes().into())
     }
 
     fn write(&self, values: &Values<'_>, out: &mut String) -> bool {
@@ -84,7 +96,8 @@ impl BodyTemplate {
                 Some(json) => out.push_str(json),
                 None => return false,
             },
-            Self::Text(template) => match values.text(template, |value, text| text.push_str(value)) {
+            Self::Text(template) => match values.text(template, |value, text| text.push_str(value))
+            {
                 Some(text) => out.push_str(&Value::String(text).to_string()),
                 None => return false,
             },
@@ -150,13 +163,19 @@ impl BodyTemplate {
             }
             Self::Object(members) => {
                 for (name, value) in members {
-                    let items =
-                        if let Self::List(items) = value { items.as_slice() } else { std::slice::from_ref(value) };
+                    let items = if let Self::List(items) = value {
+                        items.as_slice()
+                    } else {
+                        std::slice::from_ref(value)
+                    };
                     for item in items {
                         match item {
-                            Self::Place(path) => flat(values, path)?.iter().for_each(|text| add(name, text)),
+                            Self::Place(path) => {
+                                flat(values, path)?.iter().for_each(|text| add(name, text))
+                            }
                             Self::Text(template) => {
-                                let text = values.text(template, |value, text| text.push_str(value));
+                                let text =
+                                    values.text(template, |value, text| text.push_str(value));
                                 text.iter().for_each(|text| add(name, text));
                             }
                             Self::Literal(text) => add(name, text),
@@ -180,8 +199,10 @@ fn flat(values: &Values<'_>, path: &[String]) -> Result<Vec<String>> {
                     .is_ok_and(|items| items.iter().any(|item| item.is_object() || item.is_array()))
     };
     if values.json(path).is_some_and(nested) {
-        let message =
-            format!("\"{}\" is nested; a form holds texts, numbers, booleans and lists of them", path.join("."));
+        let message = format!(
+            "\"{}\" is nested; a form holds texts, numbers, booleans and lists of them",
+            path.join(".")
+        );
         return Err(Error::new(Code::InvalidInput, message));
     }
     Ok(values.texts(path))

@@ -2,8 +2,8 @@
 //!
 //! This module parses and fills the template; it sends nothing.
 //!
-//! The input cannot change the scheme, the host or the number of path segments. It cannot add a header or a query
-//! parameter, and it cannot reach a credential.
+//! The input cannot change the scheme, the host or the number of path segments. It cannot add a
+//! header or a query parameter, and it cannot reach a credential.
 
 mod body;
 mod parse;
@@ -68,7 +68,14 @@ pub enum HttpMethod {
 
 impl HttpMethod {
     /// Every method that a manifest can name.
-    pub const ALL: [Self; 6] = [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete];
+    pub const ALL: [Self; 6] = [
+        Self::Get,
+        Self::Head,
+        Self::Post,
+        Self::Put,
+        Self::Patch,
+        Self::Delete,
+    ];
 
     /// Returns the name on the wire (`GET`).
     #[must_use]
@@ -147,14 +154,19 @@ impl HttpSpec {
         self.ok.iter().any(|range| range.contains(&status))
     }
 
-    /// Fills the template from an input (JSON text). All spellings of one value make the same request.
+    /// Fills the template from an input (JSON text). All spellings of one value make the same
+    /// request.
     ///
     /// # Errors
-    /// `invalid_input` if the input lacks what the path needs, or has a value that cannot stand where the template puts
-    /// it.
+    /// `invalid_input` if the input lacks what the path needs, or has a value that cannot stand
+    /// where the template puts it.
     pub fn request(&self, input: &str) -> Result<HttpRequest> {
-        let canonical = crate::canonical::canonical(input)
-            .map_err(|error| Error::new(Code::InvalidInput, format!("the input cannot be used: {error}")))?;
+        let canonical = crate::canonical::canonical(input).map_err(|error| {
+            Error::new(
+                Code::InvalidInput,
+                format!("the input cannot be used: {error}"),
+            )
+        })?;
         let canonical = String::from_utf8_lossy(&canonical);
         let values = Values::of(&canonical);
         let url = self.url.fill(&values, &self.query)?;
@@ -166,8 +178,12 @@ impl HttpSpec {
         }
         let body = match (&self.body, self.body_type) {
             (None, _) => None,
-            (Some(body), BodyType::Json) => body.json(&values).map(|bytes| ("application/json", bytes)),
-            (Some(body), BodyType::Form) => Some(("application/x-www-form-urlencoded", body.form(&values)?)),
+            (Some(body), BodyType::Json) => {
+                body.json(&values).map(|bytes| ("application/json", bytes))
+            }
+            (Some(body), BodyType::Form) => {
+                Some(("application/x-www-form-urlencoded", body.form(&values)?))
+            }
         };
         Ok(HttpRequest { url, headers, body })
     }
@@ -177,7 +193,9 @@ impl HeaderTemplate {
     /// Returns whether a credential is part of the value.
     #[must_use]
     pub fn has_credential(&self) -> bool {
-        self.0.iter().any(|part| matches!(part, HeaderPart::Credential(_)))
+        self.0
+            .iter()
+            .any(|part| matches!(part, HeaderPart::Credential(_)))
     }
 
     fn fill(&self, name: &str, values: &Values<'_>) -> Result<Option<Vec<HeaderPiece>>> {
@@ -186,9 +204,14 @@ impl HeaderTemplate {
             match part {
                 HeaderPart::Credential(index) => pieces.push(HeaderPiece::Credential(*index)),
                 HeaderPart::Text(template) => {
-                    let Some(text) = values.text(template, |value, out| out.push_str(value)) else { return Ok(None) };
+                    let Some(text) = values.text(template, |value, out| out.push_str(value)) else {
+                        return Ok(None);
+                    };
                     // RFC 9110 section 5.5; bytes beyond ASCII are obsolete there.
-                    if !text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
+                    if !text
+                        .bytes()
+                        .all(|byte| byte == b' ' || byte.is_ascii_graphic())
+                    {
                         let message = format!(
                             "the header \"{name}\" can hold visible ASCII characters and spaces only; the input has others"
                         );
@@ -205,7 +228,10 @@ impl HeaderTemplate {
 /// Returns the name in a placeholder `{credential:name}`.
 fn credential_of(part: &TemplatePart) -> Option<String> {
     match part {
-        TemplatePart::Place { path, .. } => path.join(".").strip_prefix("credential:").map(str::to_owned),
+        TemplatePart::Place { path, .. } => path
+            .join(".")
+            .strip_prefix("credential:")
+            .map(str::to_owned),
         TemplatePart::Text(_) => None,
     }
 }

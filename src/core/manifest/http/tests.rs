@@ -50,7 +50,10 @@ fn refusal(from: &str, to: &str) -> String {
 
 /// A POST with this body.
 fn posting(body: &str) -> HttpSpec {
-    let text = GOOD.replace("method = \"GET\"", &format!("method = \"POST\"\nbody = {body}"));
+    let text = GOOD.replace(
+        "method = \"GET\"",
+        &format!("method = \"POST\"\nbody = {body}"),
+    );
     spec(&text)
 }
 
@@ -76,7 +79,10 @@ fn a_request_is_filled_from_the_input() {
         request.headers,
         [
             ("accept".to_owned(), vec![text("application/json")]),
-            ("authorization".to_owned(), vec![text("Bearer "), HeaderPiece::Credential(0)]),
+            (
+                "authorization".to_owned(),
+                vec![text("Bearer "), HeaderPiece::Credential(0)]
+            ),
             ("x-trace".to_owned(), vec![text("t-"), text("ok")]),
         ]
     );
@@ -89,7 +95,9 @@ fn a_request_is_filled_from_the_input() {
 
 #[test]
 fn what_is_absent_and_optional_is_left_out() {
-    let request = spec(GOOD).request(r#"{"shop":"s","id":true,"page":null}"#).unwrap();
+    let request = spec(GOOD)
+        .request(r#"{"shop":"s","id":true,"page":null}"#)
+        .unwrap();
     assert_eq!(
         request.url.as_str(),
         "https://api.example.com/v1/s/items/true.json?fixed=a%27b&limit=20&sort=newest%20first"
@@ -98,20 +106,37 @@ fn what_is_absent_and_optional_is_left_out() {
     let error = spec(GOOD).request(r#"{"shop":"s"}"#).unwrap_err();
     assert_eq!(
         (error.code(), error.message()),
-        (Code::InvalidInput, "the URL needs \"id\" as a text, a number or a boolean")
+        (
+            Code::InvalidInput,
+            "the URL needs \"id\" as a text, a number or a boolean"
+        )
     );
     for id in ["null", "[1]", "{}"] {
-        assert!(spec(GOOD).request(&format!("{{\"shop\":\"s\",\"id\":{id}}}")).is_err(), "{id}");
+        assert!(
+            spec(GOOD)
+                .request(&format!("{{\"shop\":\"s\",\"id\":{id}}}"))
+                .is_err(),
+            "{id}"
+        );
     }
 }
 
 #[test]
 fn all_spellings_of_a_number_make_one_request_and_no_digit_is_lost() {
     let spec = spec(GOOD);
-    let url = |id: &str| spec.request(&format!("{{\"shop\":\"s\",\"id\":{id}}}")).unwrap().url.path().to_owned();
+    let url = |id: &str| {
+        spec.request(&format!("{{\"shop\":\"s\",\"id\":{id}}}"))
+            .unwrap()
+            .url
+            .path()
+            .to_owned()
+    };
     assert_eq!(url("100"), "/v1/s/items/100.json");
     assert_eq!((url("1e2"), url("100.0")), (url("100"), url("100")));
-    assert_eq!(url("98765432109876543210"), "/v1/s/items/98765432109876543210.json");
+    assert_eq!(
+        url("98765432109876543210"),
+        "/v1/s/items/98765432109876543210.json"
+    );
 }
 
 #[test]
@@ -134,12 +159,18 @@ fn an_input_never_leaves_its_segment() {
     ] {
         let url = path(id).unwrap().url;
         assert_eq!(url.path(), format!("/v1/s/items/{expected}/x"), "{id}");
-        assert_eq!((url.host_str(), url.fragment()), (Some("api.example.com"), None));
+        assert_eq!(
+            (url.host_str(), url.fragment()),
+            (Some("api.example.com"), None)
+        );
     }
     for id in [".", "..", ""] {
         let error = path(id).unwrap_err();
         assert_eq!(error.code(), Code::InvalidInput, "{id:?}");
-        assert!(error.message().contains("names another resource"), "{error}");
+        assert!(
+            error.message().contains("names another resource"),
+            "{error}"
+        );
     }
     // Dots that only become two together with the text around them.
     let joined = super::tests::spec(&GOOD.replace("/{id}.json", "/{id}."));
@@ -153,7 +184,9 @@ fn an_input_never_leaves_its_segment() {
 #[test]
 fn a_header_holds_no_line_break_and_nothing_beyond_ascii() {
     for trace in ["a\r\nX-Evil: 1", "a\nb", "a\0", "ä", "a\u{7f}", "\t"] {
-        let error = spec(GOOD).request(&json!({"shop": "s", "id": 1, "trace": trace}).to_string()).unwrap_err();
+        let error = spec(GOOD)
+            .request(&json!({"shop": "s", "id": 1, "trace": trace}).to_string())
+            .unwrap_err();
         assert_eq!(error.code(), Code::InvalidInput, "{trace:?}");
         assert!(error.message().contains("\"x-trace\""), "{error}");
     }
@@ -165,28 +198,63 @@ fn a_json_body_keeps_types_and_drops_what_is_absent() {
         "{ id = \"{id}\", q = \"say {query}!\", deep = { n = \"{nested.n}\", list = [\"{tags}\", \"{query}\", 1, true] }, fix = 1.5, graph = \"a {{ b }}\" }",
     );
     assert_eq!(
-        sent(&spec, json!({"query": "\"x\"", "tags": [1, {"a": null}], "nested": {"n": 12345678901234567890_u64}})),
+        sent(
+            &spec,
+            json!({"query": "\"x\"", "tags": [1, {"a": null}], "nested": {"n": 12345678901234567890_u64}})
+        ),
         r#"{"deep":{"list":[[1,{"a":null}],"\"x\"",1,true],"n":12345678901234567890},"fix":1.5,"graph":"a { b }","id":1,"q":"say \"x\"!"}"#
     );
-    assert_eq!(sent(&spec, json!({})), r#"{"deep":{"list":[1,true]},"fix":1.5,"graph":"a { b }","id":1}"#);
-    assert_eq!(sent(&posting("\"{input}\""), json!({"page": 1})), r#"{"id":1,"page":1,"shop":"s"}"#);
-    assert_eq!(posting("\"{nested}\"").request(r#"{"shop":"s","id":1}"#).unwrap().body, None);
+    assert_eq!(
+        sent(&spec, json!({})),
+        r#"{"deep":{"list":[1,true]},"fix":1.5,"graph":"a { b }","id":1}"#
+    );
+    assert_eq!(
+        sent(&posting("\"{input}\""), json!({"page": 1})),
+        r#"{"id":1,"page":1,"shop":"s"}"#
+    );
+    assert_eq!(
+        posting("\"{nested}\"")
+            .request(r#"{"shop":"s","id":1}"#)
+            .unwrap()
+            .body,
+        None
+    );
 }
 
 #[test]
 fn a_form_is_encoded_and_flat() {
-    let form = posting("{ a = \"{query}\", b = [\"{tags}\", \"x\"], n = 3, gone = \"{page}\" }\nbody_type = \"form\"");
-    assert_eq!(sent(&form, json!({"query": "1&b=2 ü", "tags": ["p", "q"]})), "a=1%26b%3D2%20%C3%BC&b=p&b=q&b=x&n=3");
+    let form = posting(
+        "{ a = \"{query}\", b = [\"{tags}\", \"x\"], n = 3, gone = \"{page}\" }\nbody_type = \"form\"",
+    );
+    assert_eq!(
+        sent(&form, json!({"query": "1&b=2 ü", "tags": ["p", "q"]})),
+        "a=1%26b%3D2%20%C3%BC&b=p&b=q&b=x&n=3"
+    );
     let nested = posting("{ a = \"{nested}\" }\nbody_type = \"form\"");
-    assert!(nested.request(r#"{"shop":"s","id":1,"nested":{"x":1}}"#).unwrap_err().message().contains("nested"));
-    assert_eq!(sent(&posting("\"{input}\"\nbody_type = \"form\""), json!({"page": 1})), "id=1&page=1&shop=s");
+    assert!(
+        nested
+            .request(r#"{"shop":"s","id":1,"nested":{"x":1}}"#)
+            .unwrap_err()
+            .message()
+            .contains("nested")
+    );
+    assert_eq!(
+        sent(
+            &posting("\"{input}\"\nbody_type = \"form\""),
+            json!({"page": 1})
+        ),
+        "id=1&page=1&shop=s"
+    );
 }
 
 #[test]
 fn scheme_host_and_credentials_are_fixed() {
     let url = "https://api.example.com/v1/{shop}/items/{id}.json?q={query}&fixed=a'b";
     for (to, why) in [
-        ("{shop}://api.example.com/", ":10: url must begin with https://"),
+        (
+            "{shop}://api.example.com/",
+            ":10: url must begin with https://",
+        ),
         ("ftp://api.example.com/", "must begin with https://"),
         ("api.example.com/x", "must be in full"),
         ("https://{shop}/", "template in its host"),
@@ -205,10 +273,19 @@ fn scheme_host_and_credentials_are_fixed() {
         ("https://api.example.com/a b", "percent-encoded"),
         ("https://api.example.com/a#b", "percent-encoded"),
         ("https://api.example.com/a%zz", "percent-encoded"),
-        ("https://api.example.com/?{shop}=1", "name of a query parameter"),
-        ("https://api.example.com/?a{shop}=1", "name of a query parameter"),
+        (
+            "https://api.example.com/?{shop}=1",
+            "name of a query parameter",
+        ),
+        (
+            "https://api.example.com/?a{shop}=1",
+            "name of a query parameter",
+        ),
         ("https://api.example.com/{shpo}", "did you mean `shop`?"),
-        ("https://api.example.com/{credential:shop-key}", "can stand in a header only"),
+        (
+            "https://api.example.com/{credential:shop-key}",
+            "can stand in a header only",
+        ),
     ] {
         let message = refusal(url, to);
         assert!(message.contains(why), "{to}: {message}");
@@ -217,7 +294,10 @@ fn scheme_host_and_credentials_are_fixed() {
         refusal("{page}", "{credential:shop-key}")
             .contains(":11: the credential \"shop-key\" can stand in a header only")
     );
-    assert!(refusal("{credential:shop-key}", "{credential:shop-kee}").contains("did you mean `shop-key`?"));
+    assert!(
+        refusal("{credential:shop-key}", "{credential:shop-kee}")
+            .contains("did you mean `shop-key`?")
+    );
     assert!(refusal("{credential:shop-key}", "{credential:plain|x}").contains("no fallback"));
     assert!(refusal("t-{trace}", "t-{credential:plain}{trcae}").contains("did you mean `trace`?"));
 }
@@ -226,16 +306,36 @@ fn scheme_host_and_credentials_are_fixed() {
 fn what_makes_no_sense_is_refused_with_line_and_suggestion() {
     let method = "method = \"GET\"";
     for (from, to, why) in [
-        ("url = ", "ulr = ", ":10: unknown key `ulr`; did you mean `url`?"),
+        (
+            "url = ",
+            "ulr = ",
+            ":10: unknown key `ulr`; did you mean `url`?",
+        ),
         (method, "method = \"get\"", ":9: \"get\" is not a method"),
         (method, "method = \"GTE\"", "did you mean `GET`?"),
-        (method, "method = \"DELETE\"", ":9: method DELETE changes something"),
+        (
+            method,
+            "method = \"DELETE\"",
+            ":9: method DELETE changes something",
+        ),
         (method, "method = \"HEAD\"", "output = \"full\""),
         (method, "body = {}", ":9: a GET has no body"),
         (method, "body_type = \"json\"", "no meaning without a body"),
-        (method, "method = \"POST\"\nbody = { a = { b = 1 } }\nbody_type = \"form\"", ":10: a form is a table"),
-        (method, "method = \"POST\"\nbody = { a = \"{pgae}\" }", "did you mean `page`?"),
-        (method, "method = \"POST\"\nbody = { a = \"{credential:plain}\" }", "can stand in a header only"),
+        (
+            method,
+            "method = \"POST\"\nbody = { a = { b = 1 } }\nbody_type = \"form\"",
+            ":10: a form is a table",
+        ),
+        (
+            method,
+            "method = \"POST\"\nbody = { a = \"{pgae}\" }",
+            "did you mean `page`?",
+        ),
+        (
+            method,
+            "method = \"POST\"\nbody = { a = \"{credential:plain}\" }",
+            "can stand in a header only",
+        ),
         (method, "output = \"all\"", "it is \"body\" or \"full\""),
         (method, "ok = [99]", "ok is a list"),
         (method, "ok = []", "ok is a list"),
@@ -248,9 +348,21 @@ fn what_makes_no_sense_is_refused_with_line_and_suggestion() {
         ("Accept = ", "x-trace = \"1\", Accept = ", "is there twice"),
         ("t-{trace}", "t\\r\\nX: 1", "visible ASCII"),
         ("limit = 20", "limit = 2.5", "a query parameter is"),
-        ("[handler.http]", "[handler]\nenv = { A = \"b\" }\n[handler.http]", "only for handlers of kind `command`"),
-        ("[handler.http]", "[handler]\nbuiltin = \"x\"\n[handler.http]", "exactly one of"),
-        ("[input]\n", "[memory]\nrevalidate = true\ncache = true\nttl = \"1s\"\n[input]\nx = 1\n", ""),
+        (
+            "[handler.http]",
+            "[handler]\nenv = { A = \"b\" }\n[handler.http]",
+            "only for handlers of kind `command`",
+        ),
+        (
+            "[handler.http]",
+            "[handler]\nbuiltin = \"x\"\n[handler.http]",
+            "exactly one of",
+        ),
+        (
+            "[input]\n",
+            "[memory]\nrevalidate = true\ncache = true\nttl = \"1s\"\n[input]\nx = 1\n",
+            "",
+        ),
     ] {
         if why.is_empty() {
             assert!(parse(&GOOD.replace(from, to)).is_ok());
@@ -261,16 +373,28 @@ fn what_makes_no_sense_is_refused_with_line_and_suggestion() {
     }
     let posting = GOOD.replace(method, "method = \"POST\"");
     assert!(parse(&posting).is_ok(), "a search may be a POST");
-    let revalidate = posting.replace("[input]\n", "[memory]\nrevalidate = true\ncache = true\nttl = \"1s\"\n[input]\n");
-    assert!(parse(&revalidate).unwrap_err().message.contains("revalidate needs method GET or HEAD"));
+    let revalidate = posting.replace(
+        "[input]\n",
+        "[memory]\nrevalidate = true\ncache = true\nttl = \"1s\"\n[input]\n",
+    );
+    assert!(
+        parse(&revalidate)
+            .unwrap_err()
+            .message
+            .contains("revalidate needs method GET or HEAD")
+    );
 }
 
 #[test]
 fn examples_are_filled_when_the_manifest_is_read() {
-    let example = |input: &str| parse(&format!("{GOOD}\n[[examples]]\ninput = {input}\n")).map(|_| ());
+    let example =
+        |input: &str| parse(&format!("{GOOD}\n[[examples]]\ninput = {input}\n")).map(|_| ());
     assert_eq!(example("{ shop = \"s\", id = 1 }"), Ok(()));
     let error = example("{ shop = \"s\" }").unwrap_err().to_string();
-    assert!(error.contains("the example makes no request: the URL needs \"id\""), "{error}");
+    assert!(
+        error.contains("the example makes no request: the URL needs \"id\""),
+        "{error}"
+    );
 }
 
 #[test]
@@ -286,7 +410,11 @@ fn every_part_of_the_request_is_part_of_the_contract() {
         ("{credential:shop-key}", "{credential:plain}"),
         ("\"GET\"", "\"POST\"\nbody = { a = 1 }"),
     ] {
-        assert_ne!(base, parse(&GOOD.replace(from, to)).unwrap().contract(b""), "{to}");
+        assert_ne!(
+            base,
+            parse(&GOOD.replace(from, to)).unwrap().contract(b""),
+            "{to}"
+        );
     }
 }
 

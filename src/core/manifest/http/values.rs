@@ -14,7 +14,10 @@ pub(super) struct Values<'a> {
 impl<'a> Values<'a> {
     /// Reads the members of a canonical text; anything but an object has none.
     pub(super) fn of(whole: &'a str) -> Self {
-        Self { whole, members: owned(whole) }
+        Self {
+            whole,
+            members: owned(whole),
+        }
     }
 
     /// Returns the whole input.
@@ -32,7 +35,11 @@ impl<'a> Values<'a> {
         let (first, rest) = path.split_first()?;
         let mut found = self.members.iter().find(|(name, _)| name == first)?.1.get();
         for name in rest {
-            found = owned(found).into_iter().find(|(member, _)| member == name)?.1.get();
+            found = owned(found)
+                .into_iter()
+                .find(|(member, _)| member == name)?
+                .1
+                .get();
         }
         Some(found)
     }
@@ -41,10 +48,15 @@ impl<'a> Values<'a> {
     ///
     /// A text, a number or a boolean gives one, a list of them one each, and anything else none.
     pub(super) fn texts(&self, path: &[String]) -> Vec<String> {
-        let Some(json) = self.json(path) else { return Vec::new() };
+        let Some(json) = self.json(path) else {
+            return Vec::new();
+        };
         if json.starts_with('[') {
             let items: Vec<&RawValue> = serde_json::from_str(json).unwrap_or_default();
-            return items.into_iter().filter_map(|item| scalar(item.get())).collect();
+            return items
+                .into_iter()
+                .filter_map(|item| scalar(item.get()))
+                .collect();
         }
         scalar(json).into_iter().collect()
     }
@@ -57,13 +69,20 @@ impl<'a> Values<'a> {
     /// Fills a template, and passes each value through `write`.
     ///
     /// `None` if a placeholder has neither a value nor a fallback.
-    pub(super) fn text(&self, template: &Template, mut write: impl FnMut(&str, &mut String)) -> Option<String> {
+    pub(super) fn text(
+        &self,
+        template: &Template,
+        mut write: impl FnMut(&str, &mut String),
+    ) -> Option<String> {
         let mut out = String::new();
         for part in template.parts() {
             match part {
                 TemplatePart::Text(text) => out.push_str(text),
                 TemplatePart::Place { path, fallback } => {
-                    let value = self.json(path).and_then(scalar).or_else(|| fallback.clone())?;
+                    let value = self
+                        .json(path)
+                        .and_then(scalar)
+                        .or_else(|| fallback.clone())?;
                     write(&value, &mut out);
                 }
             }

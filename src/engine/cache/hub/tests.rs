@@ -4,7 +4,9 @@ use std::process::Command;
 
 use bytes::Bytes;
 use helmdeck_core::outcome::Remark;
-use helmdeck_core::{CacheStatus, Identity, Json, Outcome, PackName, SystemClock, Timestamp, Version};
+use helmdeck_core::{
+    CacheStatus, Identity, Json, Outcome, PackName, SystemClock, Timestamp, Version,
+};
 use helmdeck_memory::Namespace;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -19,13 +21,24 @@ const MEASURED: &str = "HELMDECK_TEST_HOT_TIER";
 /// Default limit with a million keys; in debug builds a smaller one, with fewer keys.
 ///
 /// Without optimisation a million would take minutes. The keys are still many times what fits.
-const CAP: u64 = if cfg!(debug_assertions) { 16 << 20 } else { 64 << 20 };
-const KEYS: u64 = if cfg!(debug_assertions) { 60_000 } else { 1_000_000 };
+const CAP: u64 = if cfg!(debug_assertions) {
+    16 << 20
+} else {
+    64 << 20
+};
+const KEYS: u64 = if cfg!(debug_assertions) {
+    60_000
+} else {
+    1_000_000
+};
 
 /// Returns the resident memory of this process, in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
@@ -37,7 +50,10 @@ async fn hub(hot_bytes: u64) -> Arc<Hub> {
         system: None,
         events: Bus::new(1, Arc::clone(&clock)),
         clock,
-        config: CacheConfig { hot_bytes, ..CacheConfig::default() },
+        config: CacheConfig {
+            hot_bytes,
+            ..CacheConfig::default()
+        },
         metrics: Arc::new(Metrics::new()),
         changes: None,
         trouble: None,
@@ -52,7 +68,13 @@ fn miss(hub: &Hub, n: u64, size: usize) -> (Arc<Answer>, Alias) {
     let namespace = Namespace::new("tenant", "somebody", None);
     let tags = [format!("repo:owner/{n}")].into();
     let (pack, version) = (PackName::new("t.echo").unwrap(), Version::new(1).unwrap());
-    let location = Arc::new(Location { key, pack: pack.clone(), version, namespace, tags });
+    let location = Arc::new(Location {
+        key,
+        pack: pack.clone(),
+        version,
+        namespace,
+        tags,
+    });
     let mut output = format!("{{\"n\":{n}}}");
     output.push_str(&" ".repeat(size.saturating_sub(output.len())));
     let outcome = Outcome {
@@ -66,10 +88,18 @@ fn miss(hub: &Hub, n: u64, size: usize) -> (Arc<Answer>, Alias) {
         pending: false,
         remark: Remark::default(),
     };
-    let times = Times { made_at: Timestamp(0), fresh_until: Timestamp::MAX, hard_until: Timestamp::MAX };
+    let times = Times {
+        made_at: Timestamp(0),
+        fresh_until: Timestamp::MAX,
+        hard_until: Timestamp::MAX,
+    };
     let answer = Arc::new(Answer::new(location, &outcome, times, Duration::ZERO, 0));
     // Served, which shares its bytes.
-    drop(answer.outcome(CacheStatus::Miss, Timestamp(0), Timestamp(0)).unwrap());
+    drop(
+        answer
+            .outcome(CacheStatus::Miss, Timestamp(0), Timestamp(0))
+            .unwrap(),
+    );
     hub.hot.warm(&answer);
     let input = Bytes::from(format!("{{\"repo\":\"owner/{n}\"}}"));
     let identity = Identity::new("tenant", "somebody").unwrap();
@@ -81,12 +111,20 @@ fn miss(hub: &Hub, n: u64, size: usize) -> (Arc<Answer>, Alias) {
 /// Runs one test alone in a separate process.
 fn alone(name: &str) {
     let run = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("cache::hub::tests::{name}"), "--nocapture"])
+        .args([
+            "--exact",
+            &format!("cache::hub::tests::{name}"),
+            "--nocapture",
+        ])
         .env(MEASURED, "1")
         .output()
         .unwrap();
     println!("{}", String::from_utf8_lossy(&run.stdout));
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    assert!(
+        run.status.success(),
+        "{}",
+        String::from_utf8_lossy(&run.stderr)
+    );
 }
 
 #[tokio::test]
@@ -106,7 +144,10 @@ async fn evicted_answer_is_not_recalled() {
         !hub.hot.warm(&small) && hub.hot.warm(&replacement),
         "an invalidated answer does not come back, and none replaces itself"
     );
-    assert!(Arc::ptr_eq(&hub.hot.recall(&of_small).unwrap(), &replacement));
+    assert!(Arc::ptr_eq(
+        &hub.hot.recall(&of_small).unwrap(),
+        &replacement
+    ));
     hub.invalidate(|location| *location == *replacement.location, |_| ());
     assert!(hub.hot.recall(&of_small).is_none() && replacement.is_invalid());
 }
@@ -124,7 +165,10 @@ async fn answer_of_7_mib_fits_whatever_the_limit_is() {
 async fn answer_takes_at_most_500_bytes_besides_itself() {
     let (first, second) = (hub(1 << 20).await, hub(1 << 20).await);
     let (answer, _) = miss(&first, 1, 42);
-    let location = Arc::new(Location { tags: [].into(), ..(*answer.location).clone() });
+    let location = Arc::new(Location {
+        tags: [].into(),
+        ..(*answer.location).clone()
+    });
     let without_tags = Answer::decode(location, "", &answer.encode("")).unwrap();
     second.hot.warm(&Arc::new(without_tags));
     let (with_call, alone) = (first.hot.bytes() - 42, second.hot.bytes() - 42);
@@ -133,12 +177,19 @@ async fn answer_takes_at_most_500_bytes_besides_itself() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "a test that starts itself has no other way to know")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test that starts itself has no other way to know"
+)]
 fn many_keys_stay_within_memory_limit() {
     if std::env::var_os(MEASURED).is_none() {
         return alone("many_keys_stay_within_memory_limit");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let hub = hub(CAP).await;
         miss(&hub, 0, 100);

@@ -14,16 +14,31 @@ use crate::cache::key::Key;
 use crate::cache::pack::PackCache;
 
 /// Returns the outcome of an answer, or its error, and counts the cost that it saved.
-pub(super) fn serve(cache: &PackCache, found: &Answer, status: CacheStatus, detail: Detail) -> Result<Outcome> {
+pub(super) fn serve(
+    cache: &PackCache,
+    found: &Answer,
+    status: CacheStatus,
+    detail: Detail,
+) -> Result<Outcome> {
     cache.counters.answered(status);
-    // An answer after a failure, or beside a slow run, saved nothing: the handler ran. So it did to confirm one.
+    // An answer after a failure, or beside a slow run, saved nothing: the handler ran. So it did to
+    // confirm one.
     let asked = matches!(detail.reason, Some("upstream_error" | "upstream_slow"));
-    if !asked && matches!(status, CacheStatus::Hit | CacheStatus::Stale | CacheStatus::Coalesced) {
-        cache.counters.saved(Saved { time: found.cost(), upstream_calls: found.upstream_calls });
+    if !asked
+        && matches!(
+            status,
+            CacheStatus::Hit | CacheStatus::Stale | CacheStatus::Coalesced
+        )
+    {
+        cache.counters.saved(Saved {
+            time: found.cost(),
+            upstream_calls: found.upstream_calls,
+        });
     }
     let mut outcome = found.outcome(status, cache.hub.clock.now(), cache.bounds(found).0)?;
     if let Some(info) = &mut outcome.cache {
-        (info.reason, info.not_kept, info.retry_after) = (detail.reason, detail.not_kept, detail.retry_after);
+        (info.reason, info.not_kept, info.retry_after) =
+            (detail.reason, detail.not_kept, detail.retry_after);
     }
     if let (CacheStatus::Miss | CacheStatus::Coalesced, Some(info)) = (status, &mut outcome.cache) {
         info.store_error = cache.hub.store_trouble();
@@ -70,5 +85,8 @@ pub(super) async fn pass<S: InnerService>(
 }
 
 pub(super) fn nothing_cached() -> Error {
-    Error::new(Code::CacheMiss, "there is no cached answer that may be served, and the call asked for nothing else")
+    Error::new(
+        Code::CacheMiss,
+        "there is no cached answer that may be served, and the call asked for nothing else",
+    )
 }

@@ -7,17 +7,46 @@ async fn forgotten_job_leaves_server_memory_too() {
     let place = Fixture::new();
     let engine = place.engine(None);
     let (theirs, other) = (
-        engine.submit(call("a", json!({"name": "canary"}))).await.unwrap(),
+        engine
+            .submit(call("a", json!({"name": "canary"})))
+            .await
+            .unwrap(),
         engine.submit(call("b", json!({}))).await.unwrap(),
     );
     ended(&engine, &theirs.id).await;
     ended(&engine, &other.id).await;
-    assert!(engine.job_outcome(Some(&who("a")), &theirs.id).await.is_ok());
-    assert_eq!(place.system().forget_ended_jobs("t", "a").await.unwrap(), (1, 0));
+    assert!(
+        engine
+            .job_outcome(Some(&who("a")), &theirs.id)
+            .await
+            .is_ok()
+    );
+    assert_eq!(
+        place.system().forget_ended_jobs("t", "a").await.unwrap(),
+        (1, 0)
+    );
     for owner in [None, Some(&*who("a"))] {
-        assert_eq!(engine.job_outcome(owner, &theirs.id).await.unwrap_err().code(), Code::NotFound);
-        assert_eq!(engine.job(owner, &theirs.id).await.unwrap_err().code(), Code::NotFound);
-        assert_eq!(engine.follow_job(owner, &theirs.id, None).await.err().unwrap().code(), Code::NotFound);
+        assert_eq!(
+            engine
+                .job_outcome(owner, &theirs.id)
+                .await
+                .unwrap_err()
+                .code(),
+            Code::NotFound
+        );
+        assert_eq!(
+            engine.job(owner, &theirs.id).await.unwrap_err().code(),
+            Code::NotFound
+        );
+        assert_eq!(
+            engine
+                .follow_job(owner, &theirs.id, None)
+                .await
+                .err()
+                .unwrap()
+                .code(),
+            Code::NotFound
+        );
     }
     assert!(engine.job_outcome(Some(&who("b")), &other.id).await.is_ok());
 }
@@ -27,19 +56,40 @@ async fn state_list_includes_unsaved_changes() {
     let place = Fixture::new();
     let (here, there) = (place.engine(None), place.engine(None));
     let job = here.submit(call("a", json!({"wait": true}))).await.unwrap();
-    let queued = JobQuery { state: Some(JobState::Queued), ..JobQuery::default() };
-    let running = JobQuery { state: Some(JobState::Running), ..JobQuery::default() };
-    helmdeck_testkit::until("the start", async || !there.jobs(None, &running).await.unwrap().jobs.is_empty()).await;
+    let queued = JobQuery {
+        state: Some(JobState::Queued),
+        ..JobQuery::default()
+    };
+    let running = JobQuery {
+        state: Some(JobState::Running),
+        ..JobQuery::default()
+    };
+    helmdeck_testkit::until("the start", async || {
+        !there.jobs(None, &running).await.unwrap().jobs.is_empty()
+    })
+    .await;
     // As if the row were a moment behind.
     let file = place.folder.path().join("helmdeck.db");
-    let status =
-        std::process::Command::new("sqlite3").arg(&file).arg("UPDATE jobs SET state = 'queued'").status().unwrap();
+    let status = std::process::Command::new("sqlite3")
+        .arg(&file)
+        .arg("UPDATE jobs SET state = 'queued'")
+        .status()
+        .unwrap();
     assert!(status.success());
     assert_eq!(there.jobs(None, &queued).await.unwrap().jobs.len(), 1);
     assert!(here.jobs(None, &queued).await.unwrap().jobs.is_empty());
-    assert!(here.jobs(Some(&who("b")), &running).await.unwrap().jobs.is_empty());
+    assert!(
+        here.jobs(Some(&who("b")), &running)
+            .await
+            .unwrap()
+            .jobs
+            .is_empty()
+    );
     let listed = here.jobs(Some(&who("a")), &running).await.unwrap().jobs;
-    assert_eq!(listed.into_iter().map(|job| job.id).collect::<Vec<_>>(), [job.id]);
+    assert_eq!(
+        listed.into_iter().map(|job| job.id).collect::<Vec<_>>(),
+        [job.id]
+    );
     place.works.gate.add_permits(1);
 }
 
@@ -56,7 +106,11 @@ async fn small_results_count_their_overhead() {
     }
     let error = engine.job_outcome(None, &ids[0]).await.unwrap_err();
     assert_eq!(error.code(), Code::NotFound, "{error}");
-    assert_eq!(engine.job(None, &ids[0]).await.unwrap().state, JobState::Succeeded, "that it ended is in the record");
+    assert_eq!(
+        engine.job(None, &ids[0]).await.unwrap().state,
+        JobState::Succeeded,
+        "that it ended is in the record"
+    );
     assert!(engine.job_outcome(None, &ids[1]).await.is_ok());
 }
 

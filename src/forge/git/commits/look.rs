@@ -32,15 +32,26 @@ impl Commits<'_> {
     ///
     /// # Errors
     /// `Secret`; errors from git.
-    pub(super) fn look_for_secrets(&self, git: &Git, against: &str, run: &Run, folder: &Path) -> Result<bool> {
-        let bounded = Run { max_output: LARGEST, ..run.clone() };
-        // An attribute or a NUL makes a file binary for git, which hides its added lines. Hence `--text`.
+    pub(super) fn look_for_secrets(
+        &self,
+        git: &Git,
+        against: &str,
+        run: &Run,
+        folder: &Path,
+    ) -> Result<bool> {
+        let bounded = Run {
+            max_output: LARGEST,
+            ..run.clone()
+        };
+        // An attribute or a NUL makes a file binary for git, which hides its added lines. Hence
+        // `--text`.
         match git.succeed(&[DIFF, &["--text", against]].concat(), &bounded) {
             Ok(output) => return self.look_at(&output.stdout),
             Err(error) if error.code == "E_TOO_LARGE" => {}
             Err(error) => return Err(error.into()),
         }
-        // A large file is probably not text: scan the others in one diff, and each large file on its own.
+        // A large file is probably not text: scan the others in one diff, and each large file on
+        // its own.
         let alone = match git.succeed(&[DIFF, &[against]].concat(), &bounded) {
             Ok(output) => {
                 self.look_at(&output.stdout)?;
@@ -53,7 +64,9 @@ impl Commits<'_> {
             let one = ["--text", against, "--", path.as_str()];
             match git.succeed(&[&["--literal-pathspecs"], DIFF, &one].concat(), &bounded) {
                 Ok(output) => drop(self.look_at(&output.stdout)?),
-                Err(error) if error.code == "E_TOO_LARGE" => self.look_through(git, &path, run, folder)?,
+                Err(error) if error.code == "E_TOO_LARGE" => {
+                    self.look_through(git, &path, run, folder)?
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -71,9 +84,14 @@ impl Commits<'_> {
     /// Scans a whole staged file of any size, including its old content.
     fn look_through(&self, git: &Git, path: &str, run: &Run, folder: &Path) -> Result<()> {
         let file = tempfile::tempfile_in(folder);
-        let io = |error: &std::io::Error| Error::io("cannot look for secrets by way of", folder, error);
+        let io =
+            |error: &std::io::Error| Error::io("cannot look for secrets by way of", folder, error);
         let file = Arc::new(file.map_err(|error| io(&error))?);
-        let to_file = Run { to: Some(Arc::clone(&file)), timeout: Some(COMMIT_TIME), ..run.clone() };
+        let to_file = Run {
+            to: Some(Arc::clone(&file)),
+            timeout: Some(COMMIT_TIME),
+            ..run.clone()
+        };
         git.succeed(&["cat-file", "blob", &format!(":0:{path}")], &to_file)?;
         let mut file = &*file;
         file.rewind().map_err(|error| io(&error))?;
@@ -88,9 +106,25 @@ impl Commits<'_> {
 /// Returns the paths that an index adds or changes, filtered by git's count of added lines.
 ///
 /// The count is `-` for a file that git considers binary.
-fn changed(git: &Git, against: &str, run: &Run, wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<String>> {
-    let args = ["diff", "--cached", "--numstat", "-z", "--diff-filter=d", "--no-ext-diff", "--no-textconv"];
-    let output = git.succeed(&[&args[..], &["--no-renames", "--no-relative", against]].concat(), run)?;
+fn changed(
+    git: &Git,
+    against: &str,
+    run: &Run,
+    wanted: impl Fn(&[u8]) -> bool,
+) -> Result<Vec<String>> {
+    let args = [
+        "diff",
+        "--cached",
+        "--numstat",
+        "-z",
+        "--diff-filter=d",
+        "--no-ext-diff",
+        "--no-textconv",
+    ];
+    let output = git.succeed(
+        &[&args[..], &["--no-renames", "--no-relative", against]].concat(),
+        run,
+    )?;
     let records = output.stdout.split(|byte| *byte == 0).filter_map(|record| {
         let mut fields = record.splitn(3, |byte| *byte == b'\t');
         let (added, _, path) = (fields.next()?, fields.next()?, fields.next()?);
@@ -115,8 +149,13 @@ fn added(diff: &[u8]) -> Vec<(String, Vec<u8>)> {
         if let Some(path) = line.strip_prefix(b"+++ ").filter(|_| in_head) {
             let path = String::from_utf8_lossy(path);
             let path = path.trim_end().trim_matches('"');
-            all.push((path.strip_prefix("b/").unwrap_or(path).to_owned(), Vec::new()));
-        } else if let (Some(line), Some((_, added)), false) = (line.strip_prefix(b"+"), all.last_mut(), in_head) {
+            all.push((
+                path.strip_prefix("b/").unwrap_or(path).to_owned(),
+                Vec::new(),
+            ));
+        } else if let (Some(line), Some((_, added)), false) =
+            (line.strip_prefix(b"+"), all.last_mut(), in_head)
+        {
             added.extend_from_slice(line);
         }
     }

@@ -30,7 +30,9 @@ const PLACEHOLDERS: [&str; 9] = [
 const EMPTY_WORDS: [&str; 6] = ["TODO", "TBD", "FIXME", "XXX", "WIP", "placeholder"];
 
 /// Severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Should be improved.
@@ -43,8 +45,8 @@ pub enum Severity {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// The rule: `subject-key`, `subject-length`, `subject-period`, `blank-line`, `section`,
-    /// `section-order`, `headings`, `placeholder`, `memory`, `parent`, `linear`, `session`, `trailers`,
-    /// `squash`, `line-ends`, `empty`; of a range also `ancestor`, `code-tree`.
+    /// `section-order`, `headings`, `placeholder`, `memory`, `parent`, `linear`, `session`,
+    /// `trailers`, `squash`, `line-ends`, `empty`; of a range also `ancestor`, `code-tree`.
     pub rule: String,
     /// The severity.
     pub severity: Severity,
@@ -58,7 +60,10 @@ pub struct Finding {
 #[must_use]
 pub fn lint(text: &str) -> Vec<Finding> {
     let parsed = parse(text);
-    let mut rules = Rules { findings: Vec::new(), line: 1 };
+    let mut rules = Rules {
+        findings: Vec::new(),
+        line: 1,
+    };
     if parsed.messages.is_empty() {
         rules.error("empty", "the message is empty");
     }
@@ -66,7 +71,9 @@ pub fn lint(text: &str) -> Vec<Finding> {
         let count = parsed.messages.len();
         rules.warning(
             "squash",
-            format!("{count} messages stand in one; the first counts for the subject, all for the trace"),
+            format!(
+                "{count} messages stand in one; the first counts for the subject, all for the trace"
+            ),
         );
     }
     for (message, shape) in parsed.messages.iter().zip(&parsed.shapes) {
@@ -84,7 +91,12 @@ struct Rules {
 
 impl Rules {
     fn add(&mut self, rule: &str, severity: Severity, line: u32, message: String) {
-        self.findings.push(Finding { rule: rule.to_owned(), severity, line, message });
+        self.findings.push(Finding {
+            rule: rule.to_owned(),
+            severity,
+            line,
+            message,
+        });
     }
 
     fn error(&mut self, rule: &str, message: impl Into<String>) {
@@ -120,7 +132,10 @@ impl Rules {
 
     fn subject(&mut self, message: &Message, shape: &Shape) {
         if message.scope == Scope::None {
-            self.error("subject-key", "the subject must begin with the key of an issue, [SX9-123], or with [session]");
+            self.error(
+                "subject-key",
+                "the subject must begin with the key of an issue, [SX9-123], or with [session]",
+            );
         }
         if message.subject.is_empty() {
             self.error("subject-key", "the subject says nothing");
@@ -129,7 +144,9 @@ impl Rules {
         if length > SUBJECT_ERROR {
             self.error(
                 "subject-length",
-                format!("the subject has {length} characters; more than {SUBJECT_ERROR} are refused"),
+                format!(
+                    "the subject has {length} characters; more than {SUBJECT_ERROR} are refused"
+                ),
             );
         } else if length > SUBJECT_WARNING {
             self.warning(
@@ -151,11 +168,17 @@ impl Rules {
         ];
         for (name, there) in SECTIONS.iter().zip(there) {
             if !there {
-                self.error("section", format!("the section {name:?} is absent or empty"));
+                self.error(
+                    "section",
+                    format!("the section {name:?} is absent or empty"),
+                );
             }
         }
-        let known: Vec<usize> =
-            shape.headings.iter().filter_map(|title| SECTIONS.iter().position(|name| name == title)).collect();
+        let known: Vec<usize> = shape
+            .headings
+            .iter()
+            .filter_map(|title| SECTIONS.iter().position(|name| name == title))
+            .collect();
         if known.is_empty() && there.contains(&true) {
             let how = "the headings are gone; git takes them for comments unless commit.cleanup is scissors";
             self.warning("headings", how);
@@ -171,7 +194,12 @@ impl Rules {
     fn placeholders(&mut self, message: &Message, shape: &Shape) {
         for (number, line) in (shape.line..).zip(shape.text.lines()) {
             if let Some(found) = PLACEHOLDERS.iter().find(|text| line.contains(*text)) {
-                self.add("placeholder", Severity::Error, number, format!("{found:?} is to be replaced"));
+                self.add(
+                    "placeholder",
+                    Severity::Error,
+                    number,
+                    format!("{found:?} is to be replaced"),
+                );
             }
         }
         let notes = message.memory.iter().filter_map(|note| match note {
@@ -187,8 +215,15 @@ impl Rules {
     }
 
     fn memory(&mut self, message: &Message) {
-        if message.memory.iter().any(|note| matches!(note, Note::Other(_))) {
-            self.error("memory", "a line of the memory must begin with Learned:, Updated: or Invariant:, or be None");
+        if message
+            .memory
+            .iter()
+            .any(|note| matches!(note, Note::Other(_)))
+        {
+            self.error(
+                "memory",
+                "a line of the memory must begin with Learned:, Updated: or Invariant:, or be None",
+            );
         }
         if message.memory.len() > 1 && message.memory.contains(&Note::None) {
             self.error("memory", "None stands beside other lines");
@@ -205,19 +240,31 @@ impl Rules {
     fn backtrace(&mut self, message: &Message) {
         let from = &message.backtrace;
         if from.parent.is_none() {
-            self.error("parent", "the backtrace names no parent: 7 to 64 hex digits");
+            self.error(
+                "parent",
+                "the backtrace names no parent: 7 to 64 hex digits",
+            );
         }
         match (from.linear.as_deref(), &message.scope) {
-            (None, _) => self.error("linear", "the backtrace has no line Linear: the key, or none"),
+            (None, _) => self.error(
+                "linear",
+                "the backtrace has no line Linear: the key, or none",
+            ),
             (Some(said), Scope::Key(key)) if said != key => {
-                self.error("linear", format!("the subject belongs to {key}, the backtrace says {said}"));
+                self.error(
+                    "linear",
+                    format!("the subject belongs to {key}, the backtrace says {said}"),
+                );
             }
             _ => {}
         }
         match from.session.as_deref() {
             None => self.error("session", "the backtrace names no session"),
             Some(session) if !is_session(session) => {
-                self.error("session", format!("{session:?} is no session; wanted is 2025-12-24-session-001"));
+                self.error(
+                    "session",
+                    format!("{session:?} is no session; wanted is 2025-12-24-session-001"),
+                );
             }
             Some(_) => {}
         }
@@ -232,20 +279,38 @@ impl Rules {
             ("Forge-Session-Id", &all.session_id),
             ("Forge-Code-Tree", &all.code_tree),
         ];
-        let absent: Vec<&str> = wanted.iter().filter(|(_, value)| value.is_none()).map(|(name, _)| *name).collect();
+        let absent: Vec<&str> = wanted
+            .iter()
+            .filter(|(_, value)| value.is_none())
+            .map(|(name, _)| *name)
+            .collect();
         if !absent.is_empty() {
-            self.warning("trailers", format!("trailers are absent: {}", absent.join(", ")));
+            self.warning(
+                "trailers",
+                format!("trailers are absent: {}", absent.join(", ")),
+            );
         }
         if let (Some(short), Some(full)) = (&from.parent, &all.parent)
-            && !full.to_ascii_lowercase().starts_with(&short.to_ascii_lowercase())
+            && !full
+                .to_ascii_lowercase()
+                .starts_with(&short.to_ascii_lowercase())
         {
-            self.error("trailers", "Forge-Parent is another commit than the parent of the backtrace");
+            self.error(
+                "trailers",
+                "Forge-Parent is another commit than the parent of the backtrace",
+            );
         }
-        for (name, said, trailer) in [("Linear", &from.linear, &all.linear), ("Session", &from.session, &all.session)] {
+        for (name, said, trailer) in [
+            ("Linear", &from.linear, &all.linear),
+            ("Session", &from.session, &all.session),
+        ] {
             if let (Some(said), Some(trailer)) = (said, trailer)
                 && said != trailer
             {
-                self.error("trailers", format!("Forge-{name} is {trailer:?}, the backtrace says {said:?}"));
+                self.error(
+                    "trailers",
+                    format!("Forge-{name} is {trailer:?}, the backtrace says {said:?}"),
+                );
             }
         }
         if let Some(linear) = &all.linear
@@ -259,21 +324,29 @@ impl Rules {
 
 /// Returns the placeholder in a text, if it has one.
 ///
-/// A placeholder is a text of the RFC's example anywhere in it, or a whole text without meaning: `TODO`,
-/// `...`, `-`, only something in brackets.
+/// A placeholder is a text of the RFC's example anywhere in it, or a whole text without meaning:
+/// `TODO`, `...`, `-`, only something in brackets.
 pub(crate) fn placeholder(text: &str) -> Option<String> {
     if let Some(found) = PLACEHOLDERS.into_iter().find(|found| text.contains(found)) {
         return Some(found.to_owned());
     }
     let whole = text.trim();
     let bare = whole.trim_matches(|letter: char| !letter.is_alphanumeric());
-    let named = EMPTY_WORDS.iter().any(|word| word.eq_ignore_ascii_case(bare));
+    let named = EMPTY_WORDS
+        .iter()
+        .any(|word| word.eq_ignore_ascii_case(bare));
     let marks = !whole.is_empty() && bare.is_empty();
-    let bracketed = [("<", ">"), ("[", "]"), ("{", "}")].iter().any(|(open, close)| {
-        let inner = whole.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
-        // A list in brackets, and code, have a meaning.
-        let inner = inner.map(|inner| inner.trim_matches(['<', '>', '{', '}', ' ']));
-        inner.is_some_and(|inner| !inner.contains(['<', '>', '[', ']', '{', '}', '(', ',', '=', ':']))
-    });
+    let bracketed = [("<", ">"), ("[", "]"), ("{", "}")]
+        .iter()
+        .any(|(open, close)| {
+            let inner = whole
+                .strip_prefix(open)
+                .and_then(|rest| rest.strip_suffix(close));
+            // A list in brackets, and code, have a meaning.
+            let inner = inner.map(|inner| inner.trim_matches(['<', '>', '{', '}', ' ']));
+            inner.is_some_and(|inner| {
+                !inner.contains(['<', '>', '[', ']', '{', '}', '(', ',', '=', ':'])
+            })
+        });
     (named || marks || bracketed).then(|| whole.to_owned())
 }

@@ -1,7 +1,7 @@
 //! Parser of commit messages. Never fails.
 //!
-//! It handles missing headings, foreign line ends, several blocks after a squash, added sections, and
-//! free text of a person.
+//! It handles missing headings, foreign line ends, several blocks after a squash, added sections,
+//! and free text of a person.
 
 use serde::Serialize;
 
@@ -66,18 +66,26 @@ fn unique<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 /// Says whether a text is a session name: `2025-12-24-session-001`.
 #[must_use]
 pub fn is_session(text: &str) -> bool {
-    let Some((date, number)) = text.split_once("-session-") else { return false };
+    let Some((date, number)) = text.split_once("-session-") else {
+        return false;
+    };
     let date_shape = date.len() == 10
-        && date
-            .bytes()
-            .enumerate()
-            .all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() });
-    date_shape && (3..=6).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
+        && date.bytes().enumerate().all(|(at, byte)| {
+            if matches!(at, 4 | 7) {
+                byte == b'-'
+            } else {
+                byte.is_ascii_digit()
+            }
+        });
+    date_shape
+        && (3..=6).contains(&number.len())
+        && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Returns everything that looks like an issue key, without duplicates.
 ///
-/// The text may be a branch name (`feature/SX9-123-nats`). Names of standards match too (`RFC-9060`).
+/// The text may be a branch name (`feature/SX9-123-nats`). Names of standards match too
+/// (`RFC-9060`).
 #[must_use]
 pub fn keys(text: &str) -> Vec<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
@@ -100,8 +108,13 @@ fn pairs(word: &str) -> impl Iterator<Item = &str> {
 /// These are lines that begin with `#` but are no heading, and everything after the scissors line.
 #[must_use]
 pub fn strip_comments(text: &str) -> String {
-    let shown = text.lines().take_while(|line| !(line.starts_with("# ---") && line.contains(">8")));
-    shown.filter(|line| !is_comment(line)).flat_map(|line| [line, "\n"]).collect()
+    let shown = text
+        .lines()
+        .take_while(|line| !(line.starts_with("# ---") && line.contains(">8")));
+    shown
+        .filter(|line| !is_comment(line))
+        .flat_map(|line| [line, "\n"])
+        .collect()
 }
 
 /// Says whether git removes a line as a comment, and it is no heading.
@@ -114,8 +127,14 @@ pub(crate) fn is_comment(line: &str) -> bool {
 pub fn parse(text: &str) -> Parsed {
     let text = &text[..text.floor_char_boundary(MAX_BYTES)];
     let crlf = text.contains('\r');
-    let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n").replace('\r', "\n");
-    let mut parsed = Parsed { messages: Vec::new(), shapes: Vec::new() };
+    let text = text
+        .trim_start_matches('\u{feff}')
+        .replace("\r\n", "\n")
+        .replace('\r', "\n");
+    let mut parsed = Parsed {
+        messages: Vec::new(),
+        shapes: Vec::new(),
+    };
     for (line, block) in blocks(&text) {
         let (message, mut shape) = message(&block);
         (shape.line, shape.crlf) = (line, crlf);
@@ -132,7 +151,8 @@ fn blocks(text: &str) -> Vec<(u32, Vec<&str>)> {
     let mut begin = true;
     for (number, line) in (1..).zip(text.lines()) {
         let mut line = line.trim_end();
-        // Before each message, `rebase` puts a comment, and `merge --squash` a line with the commit id.
+        // Before each message, `rebase` puts a comment, and `merge --squash` a line with the commit
+        // id.
         if line.starts_with("# This is ")
             || (listed && is_commit_line(line))
             || (listed && line.starts_with("Squashed "))
@@ -142,7 +162,9 @@ fn blocks(text: &str) -> Vec<(u32, Vec<&str>)> {
             continue;
         }
         if listed {
-            if let Some(("Author" | "Date" | "Merge" | "AuthorDate" | "Commit" | "CommitDate", _)) = trailer(line) {
+            if let Some(("Author" | "Date" | "Merge" | "AuthorDate" | "Commit" | "CommitDate", _)) =
+                trailer(line)
+            {
                 continue;
             }
             line = line.strip_prefix("    ").unwrap_or(line);
@@ -172,7 +194,8 @@ fn blocks(text: &str) -> Vec<(u32, Vec<&str>)> {
 }
 
 fn is_commit_line(line: &str) -> bool {
-    line.strip_prefix("commit ").is_some_and(|rest| is_hex(rest.split(' ').next().unwrap_or_default()))
+    line.strip_prefix("commit ")
+        .is_some_and(|rest| is_hex(rest.split(' ').next().unwrap_or_default()))
 }
 
 fn is_hex(text: &str) -> bool {
@@ -207,9 +230,15 @@ enum At {
 
 /// Parses one message.
 fn message(lines: &[&str]) -> (Message, Shape) {
-    let (first, rest) = lines.split_first().map_or(("", lines), |(first, rest)| (*first, rest));
+    let (first, rest) = lines
+        .split_first()
+        .map_or(("", lines), |(first, rest)| (*first, rest));
     let (scope, text) = subject(first);
-    let mut message = Message { scope, subject: text, ..Message::default() };
+    let mut message = Message {
+        scope,
+        subject: text,
+        ..Message::default()
+    };
     let mut shape = Shape {
         subject: first.to_owned(),
         apart: rest.first().is_none_or(|line| line.is_empty()),
@@ -220,14 +249,21 @@ fn message(lines: &[&str]) -> (Message, Shape) {
     let (mut at, mut open) = (At::Anywhere, false);
     let mut why: Vec<&str> = Vec::new();
     for (number, line) in rest.iter().enumerate() {
-        if let Some((name, value)) = trailer(line).filter(|(name, _)| number >= body || is_ours(name)) {
+        if let Some((name, value)) =
+            trailer(line).filter(|(name, _)| number >= body || is_ours(name))
+        {
             put(&mut message.trailers, name, value);
             open = false;
             continue;
         }
         if number >= body {
             // A continuation line of the trailer before.
-            if let Some((_, value)) = message.trailers.other.last_mut().filter(|_| !line.is_empty()) {
+            if let Some((_, value)) = message
+                .trailers
+                .other
+                .last_mut()
+                .filter(|_| !line.is_empty())
+            {
                 value.push(' ');
                 value.push_str(line.trim());
             }
@@ -255,7 +291,11 @@ fn message(lines: &[&str]) -> (Message, Shape) {
             why.push("");
             continue;
         }
-        match line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).map(str::trim) {
+        match line
+            .strip_prefix("- ")
+            .or_else(|| line.strip_prefix("* "))
+            .map(str::trim)
+        {
             Some(item) => {
                 bullet(&mut message, at, item);
                 open = true;
@@ -266,24 +306,38 @@ fn message(lines: &[&str]) -> (Message, Shape) {
         }
     }
     message.why = paragraphs(&why);
-    message.sections.iter_mut().for_each(|section| section.text = section.text.trim_matches('\n').to_owned());
+    message
+        .sections
+        .iter_mut()
+        .for_each(|section| section.text = section.text.trim_matches('\n').to_owned());
     (message, shape)
 }
 
 /// Returns the number of trailer lines at the end: the last paragraph, if it consists of trailers.
 fn last_trailers(lines: &[&str]) -> usize {
     let last = lines.iter().rev().skip_while(|line| line.is_empty());
-    let empty = lines.iter().rev().take_while(|line| line.is_empty()).count();
+    let empty = lines
+        .iter()
+        .rev()
+        .take_while(|line| line.is_empty())
+        .count();
     let paragraph: Vec<&str> = last.take_while(|line| !line.is_empty()).copied().collect();
     // The paragraph was read backwards. Its first line cannot be a continuation.
     let first = paragraph.last().is_some_and(|line| trailer(line).is_some());
-    let all = paragraph.iter().all(|line| trailer(line).is_some() || line.starts_with([' ', '\t']));
+    let all = paragraph
+        .iter()
+        .all(|line| trailer(line).is_some() || line.starts_with([' ', '\t']));
     // The first paragraph of the body follows the subject, and may be the only one.
-    if first && all { paragraph.len() + empty } else { 0 }
+    if first && all {
+        paragraph.len() + empty
+    } else {
+        0
+    }
 }
 
 fn is_ours(name: &str) -> bool {
-    name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("Forge-"))
+    name.get(..6)
+        .is_some_and(|start| start.eq_ignore_ascii_case("Forge-"))
 }
 
 fn heading(title: &str, sections: &mut Vec<Section>) -> At {
@@ -293,7 +347,10 @@ fn heading(title: &str, sections: &mut Vec<Section>) -> At {
         "memory" => At::Memory,
         "backtrace" => At::Backtrace,
         _ => {
-            sections.push(Section { title: title.trim().to_owned(), text: String::new() });
+            sections.push(Section {
+                title: title.trim().to_owned(),
+                text: String::new(),
+            });
             At::Other
         }
     }
@@ -316,7 +373,9 @@ fn bullet(message: &mut Message, at: At, item: &str) {
 
 fn go_on(message: &mut Message, line: &str) {
     let last = match message.memory.last_mut() {
-        Some(Note::Learned(text) | Note::Updated(text) | Note::Invariant(text) | Note::Other(text)) => Some(text),
+        Some(
+            Note::Learned(text) | Note::Updated(text) | Note::Invariant(text) | Note::Other(text),
+        ) => Some(text),
         _ => message.what.last_mut(),
     };
     if let Some(text) = last {
@@ -357,7 +416,10 @@ fn backtrace(backtrace: &mut Backtrace, name: &str, value: &str) {
         "Parent" => {
             let (parent, remark) = value.split_once(' ').unwrap_or((value, ""));
             let remark = remark.trim();
-            let remark = remark.strip_prefix('(').and_then(|text| text.strip_suffix(')')).unwrap_or(remark);
+            let remark = remark
+                .strip_prefix('(')
+                .and_then(|text| text.strip_suffix(')'))
+                .unwrap_or(remark);
             backtrace.parent = Some(parent.to_owned());
             backtrace.remark = Some(remark.to_owned()).filter(|text| !text.is_empty());
         }
@@ -377,7 +439,10 @@ fn put(trailers: &mut Trailers, name: &str, value: &str) {
         "forge-checkpoint" => &mut trailers.checkpoint,
         "forge-feature" => {
             if let Some((id, status)) = value.split_once('=') {
-                trailers.features.push(Feature { id: id.trim().to_owned(), status: status.trim().to_owned() });
+                trailers.features.push(Feature {
+                    id: id.trim().to_owned(),
+                    status: status.trim().to_owned(),
+                });
             }
             return;
         }

@@ -11,13 +11,19 @@ use helmdeck_git::trailer;
 pub(crate) const NONE: &str = "none";
 
 impl fmt::Display for Message {
-    /// Writes the message in git's normal form: each section once, no trailing white space, no double empty
-    /// lines.
+    /// Writes the message in git's normal form: each section once, no trailing white space, no
+    /// double empty lines.
     ///
-    /// Free text cannot act as a heading, a trailer or another message: such a line is indented by a space.
+    /// Free text cannot act as a heading, a trailer or another message: such a line is indented by
+    /// a space.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut paragraphs = vec![self.subject_line()];
-        let what: Vec<String> = self.what.iter().map(|item| line(item)).filter(|item| !item.is_empty()).collect();
+        let what: Vec<String> = self
+            .what
+            .iter()
+            .map(|item| line(item))
+            .filter(|item| !item.is_empty())
+            .collect();
         if !what.is_empty() {
             paragraphs.push(format!("## What\n{}", bullets(what)));
         }
@@ -25,10 +31,17 @@ impl fmt::Display for Message {
             paragraphs.push(format!("## Why\n{}", text(&self.why)));
         }
         for section in &self.sections {
-            paragraphs.push(format!("## {}\n{}", line(&section.title), text(&section.text)).trim_end().to_owned());
+            paragraphs.push(
+                format!("## {}\n{}", line(&section.title), text(&section.text))
+                    .trim_end()
+                    .to_owned(),
+            );
         }
         if !self.memory.is_empty() {
-            paragraphs.push(format!("## Memory\n{}", bullets(self.memory.iter().map(note))));
+            paragraphs.push(format!(
+                "## Memory\n{}",
+                bullets(self.memory.iter().map(note))
+            ));
         }
         paragraphs.extend(self.backtrace());
         paragraphs.extend(self.trailers());
@@ -60,8 +73,16 @@ impl Message {
             Some(remark) => format!("Parent: {} ({})", line(parent), line(remark)),
             None => format!("Parent: {}", line(parent)),
         });
-        let field = |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name}: {}", line(value)));
-        let fields = [parent, field("Linear", &from.linear), field("Session", &from.session)];
+        let field = |name: &str, value: &Option<String>| {
+            value
+                .as_ref()
+                .map(|value| format!("{name}: {}", line(value)))
+        };
+        let fields = [
+            parent,
+            field("Linear", &from.linear),
+            field("Session", &from.session),
+        ];
         let lines: Vec<String> = fields.into_iter().flatten().collect();
         (!lines.is_empty()).then(|| format!("## Backtrace\n{}", bullets(lines)))
     }
@@ -76,7 +97,9 @@ impl Message {
             ("Forge-Code-Tree", &all.code_tree),
             ("Forge-Checkpoint", &all.checkpoint),
         ];
-        let known = known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)));
+        let known = known
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)));
         let features = all.features.iter().map(|feature| {
             let value = format!("{}={}", feature.id, feature.status);
             ("Forge-Feature".to_owned(), value)
@@ -101,7 +124,11 @@ fn note(note: &Note) -> String {
 }
 
 fn bullets(items: impl IntoIterator<Item = String>) -> String {
-    items.into_iter().map(|item| format!("- {item}")).collect::<Vec<_>>().join("\n")
+    items
+        .into_iter()
+        .map(|item| format!("- {item}"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Turns a text into one line.
@@ -118,10 +145,16 @@ pub(super) fn text(text: &str) -> String {
         if line.is_empty() && after_empty {
             continue;
         }
-        let ours = trailer(line).is_some_and(|(name, _)| name.to_ascii_lowercase().starts_with("forge-"));
-        let begins = after_empty && subject(line.strip_prefix("* ").unwrap_or(line)).0 != Scope::None;
+        let ours =
+            trailer(line).is_some_and(|(name, _)| name.to_ascii_lowercase().starts_with("forge-"));
+        let begins =
+            after_empty && subject(line.strip_prefix("* ").unwrap_or(line)).0 != Scope::None;
         let passes = line.starts_with('#') || ours || begins || line == LIST;
-        lines.push(if passes { format!(" {line}") } else { line.to_owned() });
+        lines.push(if passes {
+            format!(" {line}")
+        } else {
+            line.to_owned()
+        });
     }
     lines.join("\n").trim_end().to_owned()
 }

@@ -1,7 +1,7 @@
 //! Files whose exact bytes git would not restore.
 //!
-//! A filter, a line end or an encoding conversion changes them on the way into an object. If a checkout
-//! would differ from the file on disk, the rescue contains the exact file too.
+//! A filter, a line end or an encoding conversion changes them on the way into an object. If a
+//! checkout would differ from the file on disk, the rescue contains the exact file too.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,7 +19,14 @@ use helmdeck_git::blob_name;
 /// Folder for such files in the tree of the rescue.
 const RAW: &str = ".forge-raw";
 /// Attributes by which git may convert a file.
-const ATTRIBUTES: [&str; 6] = ["crlf", "eol", "filter", "ident", "text", "working-tree-encoding"];
+const ATTRIBUTES: [&str; 6] = [
+    "crlf",
+    "eol",
+    "filter",
+    "ident",
+    "text",
+    "working-tree-encoding",
+];
 /// Size limit, in bytes, up to which files are first compared with their object.
 ///
 /// The comparison spares most files the filters.
@@ -32,11 +39,16 @@ struct Indexed {
 }
 
 impl Git {
-    /// Adds the files that git would not restore exactly to a copy of the index, below `.forge-raw/`.
+    /// Adds the files that git would not restore exactly to a copy of the index, below
+    /// `.forge-raw/`.
     ///
     /// Returns their paths.
     pub(super) fn add_raw(&self, index: &Path, folder: &Path) -> Result<Vec<String>> {
-        let run = || Run::writing().timeout(Duration::from_secs(600)).variable("GIT_INDEX_FILE", index);
+        let run = || {
+            Run::writing()
+                .timeout(Duration::from_secs(600))
+                .variable("GIT_INDEX_FILE", index)
+        };
         let suspects = self.suspects(&run)?;
         if suspects.is_empty() {
             return Ok(Vec::new());
@@ -45,9 +57,15 @@ impl Git {
         let out = folder.join("out");
         std::fs::create_dir(&out).map_err(|error| Error::io("cannot write", &out, &error))?;
         let prefix = format!("--prefix={}/", text(&out)?);
-        let list: Vec<u8> = suspects.iter().flat_map(|one| [&one.path, &b"\0"[..]].concat()).collect();
+        let list: Vec<u8> = suspects
+            .iter()
+            .flat_map(|one| [&one.path, &b"\0"[..]].concat())
+            .collect();
         // A file that a filter fails on is missing there, so the exit code adds nothing.
-        self.run(&["checkout-index", "--quiet", "-z", "--stdin", &prefix], &run().stdin(list))?;
+        self.run(
+            &["checkout-index", "--quiet", "-z", "--stdin", &prefix],
+            &run().stdin(list),
+        )?;
         let (mut raw, mut info) = (Vec::new(), Vec::new());
         for one in suspects {
             let path = self.on(&one.path);
@@ -56,8 +74,15 @@ impl Git {
             }
             let copy = folder.join("raw");
             std::fs::copy(&path, &copy).map_err(|error| Error::io("cannot copy", &path, &error))?;
-            let executable = std::fs::metadata(&copy).is_ok_and(|about| about.permissions().mode() & 0o100 != 0);
-            let args = ["hash-object", "-w", "--no-filters", "--end-of-options", text(&copy)?];
+            let executable =
+                std::fs::metadata(&copy).is_ok_and(|about| about.permissions().mode() & 0o100 != 0);
+            let args = [
+                "hash-object",
+                "-w",
+                "--no-filters",
+                "--end-of-options",
+                text(&copy)?,
+            ];
             let oid = self.oid_of(&[EXACT, &args].concat(), &run())?;
             let mode = if executable { "100755" } else { "100644" };
             info.extend_from_slice(format!("{mode} {oid} 0\t{RAW}/").as_bytes());
@@ -70,20 +95,36 @@ impl Git {
         Ok(raw)
     }
 
-    /// Returns the files that git may convert, and whose bytes on disk differ from those of their object.
+    /// Returns the files that git may convert, and whose bytes on disk differ from those of their
+    /// object.
     fn suspects(&self, run: &impl Fn() -> Run) -> Result<Vec<Indexed>> {
         let listed = self.succeed(&["ls-files", "-s", "-z"], &run())?;
         let mut files = Vec::new();
         for record in listed.stdout.split(|byte| *byte == 0) {
             // mode SP object SP stage TAB path
-            let Some(tab) = record.iter().position(|byte| *byte == b'\t') else { continue };
+            let Some(tab) = record.iter().position(|byte| *byte == b'\t') else {
+                continue;
+            };
             let head = String::from_utf8_lossy(&record[..tab]);
-            let Some(oid) = head.strip_prefix("100").and_then(|rest| rest.split(' ').nth(1)) else { continue };
-            files.push(Indexed { path: record[tab + 1..].to_vec(), oid: oid.to_owned() });
+            let Some(oid) = head
+                .strip_prefix("100")
+                .and_then(|rest| rest.split(' ').nth(1))
+            else {
+                continue;
+            };
+            files.push(Indexed {
+                path: record[tab + 1..].to_vec(),
+                oid: oid.to_owned(),
+            });
         }
-        let converts = self.setting("core.autocrlf")?.is_some_and(|value| value != "false");
+        let converts = self
+            .setting("core.autocrlf")?
+            .is_some_and(|value| value != "false");
         if !converts {
-            let list: Vec<u8> = files.iter().flat_map(|one| [&one.path, &b"\0"[..]].concat()).collect();
+            let list: Vec<u8> = files
+                .iter()
+                .flat_map(|one| [&one.path, &b"\0"[..]].concat())
+                .collect();
             let args = [&["check-attr", "-z", "--stdin"][..], &ATTRIBUTES].concat();
             let mut options = run().stdin(list);
             options.max_output = 1 << 30;
@@ -93,16 +134,17 @@ impl Git {
             let mut of_paths = values.chunks(3 * ATTRIBUTES.len());
             let silent = |value: &[u8]| value == b"unspecified" || value == b"unset";
             files.retain(|_| {
-                of_paths.next().is_some_and(|of_path| of_path.chunks_exact(3).any(|triple| !silent(triple[2])))
+                of_paths
+                    .next()
+                    .is_some_and(|of_path| of_path.chunks_exact(3).any(|triple| !silent(triple[2])))
             });
         }
         let hash_bytes = self.hash_bytes()?;
         files.retain(|one| {
             let path = self.on(&one.path);
             match std::fs::symlink_metadata(&path) {
-                Ok(about) if about.is_file() && about.len() <= COMPARED => {
-                    !std::fs::read(&path).is_ok_and(|bytes| blob_name(&bytes, hash_bytes) == one.oid)
-                }
+                Ok(about) if about.is_file() && about.len() <= COMPARED => !std::fs::read(&path)
+                    .is_ok_and(|bytes| blob_name(&bytes, hash_bytes) == one.oid),
                 Ok(about) => about.is_file(),
                 Err(_) => false,
             }
@@ -117,7 +159,10 @@ impl Git {
 
 fn text(path: &Path) -> Result<&str> {
     path.to_str().ok_or_else(|| {
-        let message = format!("{} is no text in UTF-8, and git cannot be told of it", path.display());
+        let message = format!(
+            "{} is no text in UTF-8, and git cannot be told of it",
+            path.display()
+        );
         Error::new(Category::Failed, "E_GIT", message)
     })
 }

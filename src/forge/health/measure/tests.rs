@@ -16,16 +16,27 @@ use crate::project::Project;
 fn forge() -> Repository {
     let repository = Repository::new();
     repository.write(".gitignore", ".forge/.local/\n");
-    write_entries::<KnowledgeFile>(repository.path(), include_str!("../../../forge_documents/fixtures/knowledge.json"));
-    write_entries::<FeaturesFile>(repository.path(), include_str!("../../../forge_documents/fixtures/features.json"));
-    repository.write(layout::PROGRESS, include_str!("../../../forge_documents/fixtures/progress.txt"));
+    write_entries::<KnowledgeFile>(
+        repository.path(),
+        include_str!("../../../forge_documents/fixtures/knowledge.json"),
+    );
+    write_entries::<FeaturesFile>(
+        repository.path(),
+        include_str!("../../../forge_documents/fixtures/features.json"),
+    );
+    repository.write(
+        layout::PROGRESS,
+        include_str!("../../../forge_documents/fixtures/progress.txt"),
+    );
     repository.write("src/lib.rs", "//! x\n");
     repository.commit("[session] Begin");
     repository
 }
 
 fn open(path: &Path) -> Project {
-    Project::open(path, ProjectEnvironment::default()).unwrap().unwrap()
+    Project::open(path, ProjectEnvironment::default())
+        .unwrap()
+        .unwrap()
 }
 
 fn health(repository: &Repository) -> Health {
@@ -42,11 +53,22 @@ fn everything(folder: &Path) -> BTreeMap<String, (Vec<u8>, u32, i64, i64)> {
     let mut left = vec![folder.to_owned()];
     while let Some(path) = left.pop() {
         let found = std::fs::symlink_metadata(&path).unwrap();
-        let bytes = if found.is_file() { std::fs::read(&path).unwrap() } else { Vec::new() };
+        let bytes = if found.is_file() {
+            std::fs::read(&path).unwrap()
+        } else {
+            Vec::new()
+        };
         if found.is_dir() {
-            left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            left.extend(
+                std::fs::read_dir(&path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
         }
-        all.insert(path.display().to_string(), (bytes, found.mode(), found.mtime(), found.mtime_nsec()));
+        all.insert(
+            path.display().to_string(),
+            (bytes, found.mode(), found.mtime(), found.mtime_nsec()),
+        );
     }
     all
 }
@@ -76,7 +98,11 @@ fn measuring_changes_no_byte_no_index_and_no_time() {
     }
     let before = everything(repository.path());
     repository.run(&["status"]);
-    assert_ne!(everything(repository.path()), before, "there was something that could have been written");
+    assert_ne!(
+        everything(repository.path()),
+        before,
+        "there was something that could have been written"
+    );
 }
 
 #[test]
@@ -85,10 +111,19 @@ fn what_files_hold_makes_the_colours() {
     let found = health(&repository);
     // The examples of the RFC are years old.
     assert_eq!(codes(&found.long_term.reasons), [Code::Stale]);
-    assert_eq!(found.long_term.inputs.last.unwrap().at.to_string(), "2025-12-24T11:00:00Z");
+    assert_eq!(
+        found.long_term.inputs.last.unwrap().at.to_string(),
+        "2025-12-24T11:00:00Z"
+    );
     assert_eq!(codes(&found.short_term.reasons), [Code::StaleIdle]);
-    assert_eq!(found.short_term.inputs.last.unwrap().at.to_string(), "2025-12-24T11:30:00Z");
-    assert_eq!((found.features.inputs.passing, found.features.inputs.total), (0, 2));
+    assert_eq!(
+        found.short_term.inputs.last.unwrap().at.to_string(),
+        "2025-12-24T11:30:00Z"
+    );
+    assert_eq!(
+        (found.features.inputs.passing, found.features.inputs.total),
+        (0, 2)
+    );
     assert_eq!(
         codes(&found.features.reasons),
         [Code::FewPassing, Code::UnverifiedPass],
@@ -96,20 +131,35 @@ fn what_files_hold_makes_the_colours() {
     );
     assert_eq!(codes(&found.git.reasons), [Code::NoCheckpoint]);
     assert_eq!(found.git.inputs.base.as_deref(), Some("main"));
-    assert_eq!((found.linear.colour, found.overall), (Colour::Green, Colour::Red));
+    assert_eq!(
+        (found.linear.colour, found.overall),
+        (Colour::Green, Colour::Red)
+    );
 
     repository.write(layout::KNOWLEDGE, "{");
     repository.write(layout::FEATURES, "[]");
     repository.write(layout::ACTIVE, "[");
     repository.write(layout::PROGRESS, [0xff]);
     let found = health(&repository);
-    assert_eq!(codes(&found.long_term.reasons), [Code::KnowledgeCorrupt, Code::FeaturesCorrupt]);
+    assert_eq!(
+        codes(&found.long_term.reasons),
+        [Code::KnowledgeCorrupt, Code::FeaturesCorrupt]
+    );
     assert_eq!(codes(&found.short_term.reasons), [Code::ProgressNotText]);
     assert_eq!(codes(&found.features.reasons), [Code::FeaturesCorrupt]);
     assert_eq!(codes(&found.linear.reasons), [Code::ActiveCorrupt]);
-    assert_eq!(codes(&found.git.reasons), [Code::NoCheckpoint], "what is kept of the work is no work");
+    assert_eq!(
+        codes(&found.git.reasons),
+        [Code::NoCheckpoint],
+        "what is kept of the work is no work"
+    );
 
-    for path in [layout::KNOWLEDGE, layout::FEATURES, layout::ACTIVE, layout::PROGRESS] {
+    for path in [
+        layout::KNOWLEDGE,
+        layout::FEATURES,
+        layout::ACTIVE,
+        layout::PROGRESS,
+    ] {
         std::fs::remove_file(repository.path().join(path)).unwrap();
     }
     for folder in [layout::KNOWLEDGE_ENTRIES, layout::FEATURES_ENTRIES] {
@@ -117,15 +167,26 @@ fn what_files_hold_makes_the_colours() {
     }
     let found = health(&repository);
     let gone = [Code::KnowledgeMissing, Code::FileCorrupt, Code::FileCorrupt];
-    assert_eq!(codes(&found.long_term.reasons), gone, "git has them: they are to be put back");
+    assert_eq!(
+        codes(&found.long_term.reasons),
+        gone,
+        "git has them: they are to be put back"
+    );
     assert_eq!(found.linear.colour, Colour::Green);
     repository.run(&["rm", "-q", "-r", "--cached", ".forge"]);
     let found = health(&repository);
     assert_eq!(codes(&found.long_term.reasons), [Code::KnowledgeMissing]);
     assert_eq!(codes(&found.short_term.reasons), [Code::NotBegun]);
     repository.write(layout::JOURNAL, "");
-    assert_eq!(codes(&health(&repository).short_term.reasons), [Code::ProgressMissing], "a session was here");
-    assert_eq!((found.features.colour, found.linear.colour), (Colour::Grey, Colour::Green));
+    assert_eq!(
+        codes(&health(&repository).short_term.reasons),
+        [Code::ProgressMissing],
+        "a session was here"
+    );
+    assert_eq!(
+        (found.features.colour, found.linear.colour),
+        (Colour::Grey, Colour::Green)
+    );
 }
 
 #[test]
@@ -143,10 +204,16 @@ fn the_repository_makes_the_colour() {
     let repository = forge();
     repository.write("src/lib.rs", "//! y\n");
     repository.write("a/b", "x");
-    assert_eq!(codes(&health(&repository).git.reasons), [Code::Uncommitted, Code::NoCheckpoint]);
+    assert_eq!(
+        codes(&health(&repository).git.reasons),
+        [Code::Uncommitted, Code::NoCheckpoint]
+    );
     assert_eq!(health(&repository).git.inputs.uncommitted, 2);
     repository.run(&["switch", "--quiet", "-c", "work"]);
-    repository.write(layout::ACTIVE, "[{\"linear_id\": \"SX9-1\", \"title\": \"t\"}]");
+    repository.write(
+        layout::ACTIVE,
+        "[{\"linear_id\": \"SX9-1\", \"title\": \"t\"}]",
+    );
     repository.write(".forge/linear/history/SX9-2.json", "{}");
     repository.commit("[SX9-1] One");
     repository.commit("Two\n\nLinear: SX9-2");
@@ -155,14 +222,23 @@ fn the_repository_makes_the_colour() {
     repository.commit("[SX9-3] A key that nobody knows");
     let found = health(&repository);
     assert_eq!((found.git.inputs.ahead, found.git.inputs.behind), (5, 0));
-    assert_eq!((found.linear.inputs.orphans, codes(&found.linear.reasons)), (2, vec![Code::OrphanCommits]));
+    assert_eq!(
+        (found.linear.inputs.orphans, codes(&found.linear.reasons)),
+        (2, vec![Code::OrphanCommits])
+    );
     repository.run(&["switch", "--quiet", "main"]);
     repository.write("src/lib.rs", "//! z\n");
     repository.commit("Main goes on");
     repository.run(&["switch", "--quiet", "work"]);
     let found = health(&repository);
-    assert_eq!((found.git.colour, found.git.inputs.merges_cleanly), (Colour::Red, Some(false)));
-    assert_eq!(codes(&found.git.reasons), [Code::Diverged, Code::NoCheckpoint]);
+    assert_eq!(
+        (found.git.colour, found.git.inputs.merges_cleanly),
+        (Colour::Red, Some(false))
+    );
+    assert_eq!(
+        codes(&found.git.reasons),
+        [Code::Diverged, Code::NoCheckpoint]
+    );
     // The merge fails on purpose, with a conflict.
     let merge = ["merge", "--quiet", "--no-edit", "main"];
     let git = Repository::git_at(repository.path());
@@ -170,7 +246,13 @@ fn the_repository_makes_the_colour() {
     let found = health(&repository);
     assert_eq!(
         codes(&found.git.reasons),
-        [Code::Unmerged, Code::Diverged, Code::Uncommitted, Code::NoCheckpoint, Code::Operation]
+        [
+            Code::Unmerged,
+            Code::Diverged,
+            Code::Uncommitted,
+            Code::NoCheckpoint,
+            Code::Operation
+        ]
     );
 }
 
@@ -187,7 +269,11 @@ fn a_checkpoint_counts_if_it_proves_what_it_says() {
     };
     let checked = manifest(", \"checks\": [{\"cmd\": \"true\", \"exit\": 0, \"ms\": 1}]");
     repository.run(&["tag", "-a", "-m", &manifest(""), "checkpoint/SX9-1-v1"]);
-    assert_eq!(codes(&health(&repository).git.reasons), [Code::NoCheckpoint], "set by hand");
+    assert_eq!(
+        codes(&health(&repository).git.reasons),
+        [Code::NoCheckpoint],
+        "set by hand"
+    );
     repository.run(&["tag", "-f", "-a", "-m", &checked, "checkpoint/SX9-1-v1"]);
     for _ in 0..10 {
         repository.commit("[SX9-1] More");
@@ -195,13 +281,22 @@ fn a_checkpoint_counts_if_it_proves_what_it_says() {
         repository.commit("[SX9-1] Session checkpoint");
     }
     let found = health(&repository);
-    assert_eq!((found.git.colour, found.git.inputs.commits_since), (Colour::Green, 10));
+    assert_eq!(
+        (found.git.colour, found.git.inputs.commits_since),
+        (Colour::Green, 10)
+    );
     assert_eq!(found.git.inputs.checkpoint.as_deref(), Some("SX9-1-v1"));
     repository.commit("[SX9-1] One too many");
-    assert_eq!(codes(&health(&repository).git.reasons), [Code::CheckpointLag]);
+    assert_eq!(
+        codes(&health(&repository).git.reasons),
+        [Code::CheckpointLag]
+    );
     repository.run(&["checkout", "--quiet", "--orphan", "elsewhere"]);
     repository.commit("[session] Another root");
-    assert!(codes(&health(&repository).git.reasons).contains(&Code::NoCheckpoint), "nothing leads to it from here");
+    assert!(
+        codes(&health(&repository).git.reasons).contains(&Code::NoCheckpoint),
+        "nothing leads to it from here"
+    );
 }
 
 #[test]
@@ -209,15 +304,28 @@ fn before_the_first_commit_and_without_git_it_still_answers() {
     let repository = Repository::new();
     write_entries::<KnowledgeFile>(repository.path(), "{\"schema_version\": \"1.0\"}\n");
     let found = health(&repository);
-    assert_eq!(codes(&found.git.reasons), [Code::NoCheckpoint, Code::NoBase]);
+    assert_eq!(
+        codes(&found.git.reasons),
+        [Code::NoCheckpoint, Code::NoBase]
+    );
     assert_eq!(found.long_term.inputs.last.unwrap().source, Source::Mtime);
 
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join(".forge")).unwrap();
-    assert_eq!(codes(&health::measure(&open(folder.path())).git.reasons), [Code::RepositoryLost]);
-    std::fs::write(folder.path().join(layout::CONFIG), "[git]\nenabled = false\n").unwrap();
+    assert_eq!(
+        codes(&health::measure(&open(folder.path())).git.reasons),
+        [Code::RepositoryLost]
+    );
+    std::fs::write(
+        folder.path().join(layout::CONFIG),
+        "[git]\nenabled = false\n",
+    )
+    .unwrap();
     let found = health::measure(&open(folder.path()));
-    assert_eq!((found.git.colour, found.linear.colour), (Colour::Grey, Colour::Grey));
+    assert_eq!(
+        (found.git.colour, found.linear.colour),
+        (Colour::Grey, Colour::Grey)
+    );
 }
 
 #[test]
@@ -238,18 +346,28 @@ fn a_session_that_stopped_is_told() {
     ] {
         repository.write(layout::LIVING, session(state, lease));
         let found = health(&repository);
-        assert!(codes(&found.short_term.reasons).contains(&code), "{state}: {:?}", found.short_term.reasons);
+        assert!(
+            codes(&found.short_term.reasons).contains(&code),
+            "{state}: {:?}",
+            found.short_term.reasons
+        );
     }
 }
 
 #[test]
 fn a_note_of_the_health_is_no_work() {
     let repository = forge();
-    let event = |kind: &str, ts: &str| format!("{{\"type\": \"forge/memory/{kind}\", \"ts\": \"{ts}\"}}\n");
-    let lines = event("focus", "2026-01-02T03:04:05.5Z") + &event("health", "2026-05-01T00:00:00Z") + "{\"torn";
+    let event =
+        |kind: &str, ts: &str| format!("{{\"type\": \"forge/memory/{kind}\", \"ts\": \"{ts}\"}}\n");
+    let lines = event("focus", "2026-01-02T03:04:05.5Z")
+        + &event("health", "2026-05-01T00:00:00Z")
+        + "{\"torn";
     repository.write(layout::JOURNAL, lines);
     let last = health(&repository).short_term.inputs.last.unwrap();
-    assert_eq!((last.source, last.at.to_string().as_str()), (Source::Journal, "2026-01-02T03:04:05.5Z"));
+    assert_eq!(
+        (last.source, last.at.to_string().as_str()),
+        (Source::Journal, "2026-01-02T03:04:05.5Z")
+    );
 }
 
 #[test]
@@ -258,12 +376,20 @@ fn colours_are_kept_only_when_asked() {
     let project = open(repository.path());
     let found = health::measure(&project);
     assert!(!repository.path().join(layout::HEALTH).exists());
-    assert_eq!(health::record(&project, &found).unwrap(), None, "the first is no change");
+    assert_eq!(
+        health::record(&project, &found).unwrap(),
+        None,
+        "the first is no change"
+    );
     let history = health::history(&project).unwrap();
     assert_eq!((history.len(), history[0].colours), (1, found.colours()));
     let text = std::fs::read(repository.path().join(layout::HEALTH)).unwrap();
     health::record(&project, &found).unwrap();
-    assert_eq!(std::fs::read(repository.path().join(layout::HEALTH)).unwrap(), text, "nothing new");
+    assert_eq!(
+        std::fs::read(repository.path().join(layout::HEALTH)).unwrap(),
+        text,
+        "nothing new"
+    );
 }
 
 #[test]
@@ -273,11 +399,15 @@ fn a_large_repository() {
     for n in 0..10_000 {
         repository.write(&format!("src/d{}/f{n}.rs", n / 100), format!("// {n}\n"));
     }
-    let feature = |n: u32| format!("{{\"id\": \"F-{n:03}\", \"name\": \"n\", \"status\": \"failing\"}}");
+    let feature =
+        |n: u32| format!("{{\"id\": \"F-{n:03}\", \"name\": \"n\", \"status\": \"failing\"}}");
     let features: Vec<String> = (0..500).map(feature).collect();
     write_entries::<FeaturesFile>(
         repository.path(),
-        &format!("{{\"schema_version\": \"1.0\", \"features\": [{}]}}", features.join(",")),
+        &format!(
+            "{{\"schema_version\": \"1.0\", \"features\": [{}]}}",
+            features.join(",")
+        ),
     );
     repository.commit("[session] Many files");
     repository.run(&["switch", "--quiet", "-c", "work"]);
@@ -293,13 +423,21 @@ fn a_large_repository() {
         stream.push_str(&format!("M 644 inline n\ndata <<E\n{n}\nE\n\n"));
     }
     let run = crate::git::Run::writing().stdin(stream);
-    repository.git().succeed(&["fast-import", "--quiet", "--force"], &run).unwrap();
+    repository
+        .git()
+        .succeed(&["fast-import", "--quiet", "--force"], &run)
+        .unwrap();
     repository.run(&["read-tree", "HEAD"]);
     repository.write("n", "1999\n");
     let project = open(repository.path());
     for _ in 0..5 {
         let began = std::time::Instant::now();
         let found = health::measure(&project);
-        println!("{:?} {:?} ahead {}", began.elapsed(), found.overall, found.git.inputs.ahead);
+        println!(
+            "{:?} {:?} ahead {}",
+            began.elapsed(),
+            found.overall,
+            found.git.inputs.ahead
+        );
     }
 }

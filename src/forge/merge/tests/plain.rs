@@ -1,4 +1,5 @@
-//! Merges by a git without our driver and without attributes, as on a server: additions never conflict.
+//! Merges by a git without our driver and without attributes, as on a server: additions never
+//! conflict.
 
 use super::*;
 use crate::artifacts::{Artifacts, Filter, Kind, Put};
@@ -32,9 +33,15 @@ impl Random {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "scripts ask for the full number of pairs")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "scripts ask for the full number of pairs"
+)]
 fn pairs() -> u64 {
-    std::env::var("HELMDECK_TEST_MERGE_PAIRS").ok().and_then(|number| number.parse().ok()).unwrap_or(PAIRS)
+    std::env::var("HELMDECK_TEST_MERGE_PAIRS")
+        .ok()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(PAIRS)
 }
 
 fn project() -> Repository {
@@ -54,26 +61,47 @@ fn project() -> Repository {
 /// Fixture: a project with an issue that both sides comment on.
 fn with_shared_issue() -> Repository {
     let repository = project();
-    let issue = AddIssue { title: "Shared".into(), ..AddIssue::default() };
-    assert_eq!(open(&repository).issues().add(&issue).unwrap().issue.linear_id, SHARED);
+    let issue = AddIssue {
+        title: "Shared".into(),
+        ..AddIssue::default()
+    };
+    assert_eq!(
+        open(&repository)
+            .issues()
+            .add(&issue)
+            .unwrap()
+            .issue
+            .linear_id,
+        SHARED
+    );
     repository.commit("Plan");
     repository
 }
 
 fn open(repository: &Repository) -> Project {
-    let environment = ProjectEnvironment { trust: Trust::Everything, ..ProjectEnvironment::default() };
-    Project::open(repository.path(), environment).unwrap().unwrap()
+    let environment = ProjectEnvironment {
+        trust: Trust::Everything,
+        ..ProjectEnvironment::default()
+    };
+    Project::open(repository.path(), environment)
+        .unwrap()
+        .unwrap()
 }
 
-/// Makes the repository another clone: it gives numbers of features of its own accord, and issues in its own block.
+/// Makes the repository another clone: it gives numbers of features of its own accord, and issues
+/// in its own block.
 fn become_another_clone(repository: &Repository, random: &mut Random) {
     let _ = std::fs::remove_dir_all(repository.path().join(".git/forge"));
     let _ = std::fs::remove_dir_all(repository.path().join(".forge/.local"));
     let base = 1_000 * (1 + random.below(9_999));
-    repository.write(".git/forge/issue-numbers.json", format!("{{\"base\": {base}, \"highest\": {base}}}"));
+    repository.write(
+        ".git/forge/issue-numbers.json",
+        format!("{{\"base\": {base}, \"highest\": {base}}}"),
+    );
 }
 
-/// Adds entries of every kind on a branch, and returns their texts. Both sides of a pair often add equal ones.
+/// Adds entries of every kind on a branch, and returns their texts. Both sides of a pair often add
+/// equal ones.
 fn grow(
     repository: &Repository,
     branch: &str,
@@ -87,13 +115,31 @@ fn grow(
     let mut texts = BTreeSet::new();
     for _ in 0..=random.below(4) {
         let number = random.below(6);
-        let (text, own) = (format!("text {pair} {number}"), format!("{branch} {number}"));
+        let (text, own) = (
+            format!("text {pair} {number}"),
+            format!("{branch} {number}"),
+        );
         let kind = random.below(11);
         let what = match kind {
-            0 => What::Successful { context: text.clone(), approach: "a".into() },
-            1 => What::Failed { context: text.clone(), issue: "i".into(), resolution: "r".into() },
-            2 => What::Decision { context: text.clone(), decision: "d".into(), rationale: "r".into() },
-            3 => What::Invariant { text: text.clone(), check: None, severity: None },
+            0 => What::Successful {
+                context: text.clone(),
+                approach: "a".into(),
+            },
+            1 => What::Failed {
+                context: text.clone(),
+                issue: "i".into(),
+                resolution: "r".into(),
+            },
+            2 => What::Decision {
+                context: text.clone(),
+                decision: "d".into(),
+                rationale: "r".into(),
+            },
+            3 => What::Invariant {
+                text: text.clone(),
+                check: None,
+                severity: None,
+            },
             _ => {
                 let added = match kind {
                     // These need git for a while.
@@ -108,7 +154,9 @@ fn grow(
             }
         };
         kinds.insert(kind);
-        Knowledge::new(&project).add(&Learning::new(what), None).unwrap();
+        Knowledge::new(&project)
+            .add(&Learning::new(what), None)
+            .unwrap();
         texts.insert(text);
     }
     repository.commit(branch);
@@ -119,44 +167,101 @@ fn grow(
 fn grow_otherwise(project: &Project, kind: u64, text: &str, own: &str) -> String {
     match kind {
         4 => {
-            let add = Add { name: text.to_owned(), tests: vec!["t".into()], ..Add::default() };
+            let add = Add {
+                name: text.to_owned(),
+                tests: vec!["t".into()],
+                ..Add::default()
+            };
             Features::new(project).add(&add, None).unwrap();
             format!("feature {text}")
         }
         5 => {
-            let add = AddIssue { title: own.to_owned(), criteria: vec!["c".into()], ..AddIssue::default() };
+            let add = AddIssue {
+                title: own.to_owned(),
+                criteria: vec!["c".into()],
+                ..AddIssue::default()
+            };
             let key = project.issues().add(&add).unwrap().issue.linear_id;
             if own.ends_with(['0', '1']) {
-                project.issues().done(&key, &Done { anyway: Some("so".into()), ..Done::default() }, None).unwrap();
+                project
+                    .issues()
+                    .done(
+                        &key,
+                        &Done {
+                            anyway: Some("so".into()),
+                            ..Done::default()
+                        },
+                        None,
+                    )
+                    .unwrap();
             }
             format!("issue {own}")
         }
         6 => {
-            project.issues().comment(SHARED, &NewComment { text: own.to_owned(), by: None }).unwrap();
+            project
+                .issues()
+                .comment(
+                    SHARED,
+                    &NewComment {
+                        text: own.to_owned(),
+                        by: None,
+                    },
+                )
+                .unwrap();
             format!("comment {own}")
         }
         7 => {
             let sessions = Sessions::new(project);
-            sessions.start(&Start { no_probe: true, ..Start::default() }).unwrap();
-            sessions.log(&Log { text: own.to_owned(), next: None }).unwrap();
-            sessions.end(&End { next: Some("n".into()), ..End::default() }).unwrap();
+            sessions
+                .start(&Start {
+                    no_probe: true,
+                    ..Start::default()
+                })
+                .unwrap();
+            sessions
+                .log(&Log {
+                    text: own.to_owned(),
+                    next: None,
+                })
+                .unwrap();
+            sessions
+                .end(&End {
+                    next: Some("n".into()),
+                    ..End::default()
+                })
+                .unwrap();
             format!("progress {own}")
         }
         8 => {
             // A key of its own, as the issue of a branch has.
-            let key = format!("X-{}", 1 + own.bytes().fold(0_u32, |sum, byte| (sum * 31 + u32::from(byte)) % 99_991));
-            Checkpoints::new(project).create(&Create { key: Some(key.clone()), ..Create::default() }).unwrap();
+            let key = format!(
+                "X-{}",
+                1 + own
+                    .bytes()
+                    .fold(0_u32, |sum, byte| (sum * 31 + u32::from(byte)) % 99_991)
+            );
+            Checkpoints::new(project)
+                .create(&Create {
+                    key: Some(key.clone()),
+                    ..Create::default()
+                })
+                .unwrap();
             format!("checkpoint {key}")
         }
         9 => {
             let name = format!("{}.md", own.replace(' ', "-"));
-            Artifacts::new(project).put(own.as_bytes(), &Put::new(Kind::Docs, &name)).unwrap();
+            Artifacts::new(project)
+                .put(own.as_bytes(), &Put::new(Kind::Docs, &name))
+                .unwrap();
             format!("artifact {name}")
         }
         _ => {
             let name = own.replace(' ', "-");
             let skill = format!("---\nname: {name}\ndescription: When it helps\n---\nDo it.\n");
-            project.files().create(&format!("{SKILLS}/{name}/SKILL.md"), skill.as_bytes()).unwrap();
+            project
+                .files()
+                .create(&format!("{SKILLS}/{name}/SKILL.md"), skill.as_bytes())
+                .unwrap();
             format!("skill {name}")
         }
     }
@@ -169,14 +274,36 @@ fn texts(repository: &Repository) -> BTreeSet<String> {
     let features = Features::new(&project).read().unwrap().features;
     let ids: BTreeSet<_> = features.iter().map(|feature| &feature.id).collect();
     assert_eq!(ids.len(), features.len());
-    let mut all: BTreeSet<String> = features.iter().map(|feature| format!("feature {}", feature.name)).collect();
-    all.extend(knowledge.entries().filter_map(|entry| Some(entry.texts().first()?.1.to_owned())));
+    let mut all: BTreeSet<String> = features
+        .iter()
+        .map(|feature| format!("feature {}", feature.name))
+        .collect();
+    all.extend(
+        knowledge
+            .entries()
+            .filter_map(|entry| Some(entry.texts().first()?.1.to_owned())),
+    );
     let mut keys = BTreeSet::new();
-    for item in project.issues().list(Scope::All).unwrap().issues.into_iter().map(|item| item.issue) {
+    for item in project
+        .issues()
+        .list(Scope::All)
+        .unwrap()
+        .issues
+        .into_iter()
+        .map(|item| item.issue)
+    {
         if item.linear_id == SHARED {
-            all.extend(item.comments.iter().map(|comment| format!("comment {}", comment.text)));
+            all.extend(
+                item.comments
+                    .iter()
+                    .map(|comment| format!("comment {}", comment.text)),
+            );
         } else {
-            assert!(keys.insert(item.linear_id), "{} has the number of another one", item.title);
+            assert!(
+                keys.insert(item.linear_id),
+                "{} has the number of another one",
+                item.title
+            );
             all.insert(format!("issue {}", item.title));
         }
     }
@@ -184,15 +311,25 @@ fn texts(repository: &Repository) -> BTreeSet<String> {
         let path = format!("{SESSIONS}/{}/progress.txt", folder.name);
         let text = project.files().read(&path).unwrap().unwrap_or_default();
         let entries = String::from_utf8(text).unwrap();
-        all.extend(entries.lines().filter_map(|line| Some(format!("progress {}", line.split_once("] ")?.1))));
+        all.extend(
+            entries
+                .lines()
+                .filter_map(|line| Some(format!("progress {}", line.split_once("] ")?.1))),
+        );
     }
-    let sides = |text: &str| text.starts_with("progress ours-") || text.starts_with("progress theirs-");
+    let sides =
+        |text: &str| text.starts_with("progress ours-") || text.starts_with("progress theirs-");
     all.retain(|text| !text.starts_with("progress ") || sides(text));
     let checkpoints = Checkpoints::new(&project).list().unwrap();
-    all.extend(checkpoints.into_iter().filter(|one| one.manifest.is_some()).map(|one| {
-        let key = one.name.rsplit_once("-v").map(|(key, _)| key.to_owned());
-        format!("checkpoint {}", key.unwrap_or(one.name))
-    }));
+    all.extend(
+        checkpoints
+            .into_iter()
+            .filter(|one| one.manifest.is_some())
+            .map(|one| {
+                let key = one.name.rsplit_once("-v").map(|(key, _)| key.to_owned());
+                format!("checkpoint {}", key.unwrap_or(one.name))
+            }),
+    );
     let artifacts = Artifacts::new(&project).list(&Filter::default()).unwrap();
     all.extend(
         artifacts
@@ -201,7 +338,13 @@ fn texts(repository: &Repository) -> BTreeSet<String> {
             .filter(|one| one.kind == Kind::Docs)
             .map(|one| format!("artifact {}", one.name)),
     );
-    all.extend(Skills::new(&project).list().unwrap().into_iter().map(|skill| format!("skill {}", skill.name)));
+    all.extend(
+        Skills::new(&project)
+            .list()
+            .unwrap()
+            .into_iter()
+            .map(|skill| format!("skill {}", skill.name)),
+    );
     all
 }
 
@@ -229,27 +372,65 @@ fn random_additions_merge_without_our_driver() {
 fn each_entry_is_a_file_that_says_what_it_is_about() {
     let repository = project();
     let project = open(&repository);
-    let what = What::Successful { context: "Halving".into(), approach: "Divide".into() };
-    Knowledge::new(&project).add(&Learning::new(what.clone()), None).unwrap();
-    Features::new(&project).add(&Add { name: "Halve a number".into(), ..Add::default() }, None).unwrap();
+    let what = What::Successful {
+        context: "Halving".into(),
+        approach: "Divide".into(),
+    };
+    Knowledge::new(&project)
+        .add(&Learning::new(what.clone()), None)
+        .unwrap();
+    Features::new(&project)
+        .add(
+            &Add {
+                name: "Halve a number".into(),
+                ..Add::default()
+            },
+            None,
+        )
+        .unwrap();
     let names = |folder: &str| -> Vec<String> {
-        let all = project.files().list(folder).unwrap().into_iter().map(|entry| entry.name);
+        let all = project
+            .files()
+            .list(folder)
+            .unwrap()
+            .into_iter()
+            .map(|entry| entry.name);
         all.filter(|name| !name.starts_with('.')).collect()
     };
     let feature = names(FEATURES_ENTRIES).remove(0);
-    assert!(feature.starts_with("FORGE-001-halve-a-number-"), "{feature}");
-    let [learned] = &names(KNOWLEDGE_ENTRIES)[..] else { panic!() };
-    assert!(learned.starts_with("halving-divide-") && learned.len() == "halving-divide-abcd.json".len(), "{learned}");
+    assert!(
+        feature.starts_with("FORGE-001-halve-a-number-"),
+        "{feature}"
+    );
+    let [learned] = &names(KNOWLEDGE_ENTRIES)[..] else {
+        panic!()
+    };
+    assert!(
+        learned.starts_with("halving-divide-") && learned.len() == "halving-divide-abcd.json".len(),
+        "{learned}"
+    );
     // Learning it again changes its file only.
-    assert!(!Knowledge::new(&project).add(&Learning::new(what), None).unwrap().new);
+    assert!(
+        !Knowledge::new(&project)
+            .add(&Learning::new(what), None)
+            .unwrap()
+            .new
+    );
     assert_eq!(names(KNOWLEDGE_ENTRIES), [learned.as_str()]);
     // A removed feature leaves its number.
-    Features::new(&project).remove("FORGE-001", None, None).unwrap();
+    Features::new(&project)
+        .remove("FORGE-001", None, None)
+        .unwrap();
     assert_eq!(names(FEATURES_ENTRIES), [feature]);
-    assert_eq!(Features::new(&project).read().unwrap().retired, ["FORGE-001"]);
+    assert_eq!(
+        Features::new(&project).read().unwrap().retired,
+        ["FORGE-001"]
+    );
     // A lost folder is not begun anew.
     std::fs::remove_dir_all(repository.path().join(KNOWLEDGE_ENTRIES)).unwrap();
-    let lost = Knowledge::new(&project).confirm("abcdef", None).unwrap_err();
+    let lost = Knowledge::new(&project)
+        .confirm("abcdef", None)
+        .unwrap_err();
     assert!(lost.message.ends_with(crate::files::LOST), "{lost}");
 }
 
@@ -268,7 +449,13 @@ fn with_issue() -> Repository {
     };
     let project = open(&repository);
     project.issues().add(&add).unwrap();
-    project.issues().add(&issues::Add { title: "Other".to_owned(), ..issues::Add::default() }).unwrap();
+    project
+        .issues()
+        .add(&issues::Add {
+            title: "Other".to_owned(),
+            ..issues::Add::default()
+        })
+        .unwrap();
     repository.commit("Plan");
     repository
 }
@@ -278,23 +465,57 @@ fn edits() -> Vec<issues::Edit> {
     let some = |text: &str| Some(text.to_owned());
     let edit = issues::Edit::default;
     let check = |criterion: &str| issues::Edit {
-        checked: vec![CriterionDone { criterion: criterion.to_owned(), done: true, evidence: some("seen") }],
+        checked: vec![CriterionDone {
+            criterion: criterion.to_owned(),
+            done: true,
+            evidence: some("seen"),
+        }],
         ..edit()
     };
     vec![
-        issues::Edit { title: some("New"), ..edit() },
-        issues::Edit { description: some("About"), ..edit() },
-        issues::Edit { kind: some("bug"), ..edit() },
-        issues::Edit { parent: some("LOCAL-2"), ..edit() },
-        issues::Edit { persona: some("Axiom"), ..edit() },
+        issues::Edit {
+            title: some("New"),
+            ..edit()
+        },
+        issues::Edit {
+            description: some("About"),
+            ..edit()
+        },
+        issues::Edit {
+            kind: some("bug"),
+            ..edit()
+        },
+        issues::Edit {
+            parent: some("LOCAL-2"),
+            ..edit()
+        },
+        issues::Edit {
+            persona: some("Axiom"),
+            ..edit()
+        },
         check("1"),
         check("2"),
         check("3"),
-        issues::Edit { state: some("In Progress"), ..edit() },
-        issues::Edit { priority: Some(1), ..edit() },
-        issues::Edit { labels: Some(vec!["web".to_owned()]), ..edit() },
-        issues::Edit { assignee: some("Ann"), ..edit() },
-        issues::Edit { blocked_by: Some(vec!["LOCAL-2".to_owned()]), ..edit() },
+        issues::Edit {
+            state: some("In Progress"),
+            ..edit()
+        },
+        issues::Edit {
+            priority: Some(1),
+            ..edit()
+        },
+        issues::Edit {
+            labels: Some(vec!["web".to_owned()]),
+            ..edit()
+        },
+        issues::Edit {
+            assignee: some("Ann"),
+            ..edit()
+        },
+        issues::Edit {
+            blocked_by: Some(vec!["LOCAL-2".to_owned()]),
+            ..edit()
+        },
     ]
 }
 
@@ -305,27 +526,63 @@ fn edits_of_different_members_merge_without_our_driver() {
     let apply = |branch: &str, edit: &issues::Edit| {
         let project = switch(&repository, branch);
         let issue = project.issues().set("LOCAL-1", edit, None).unwrap().issue;
-        project.issues().comment("LOCAL-1", &NewComment { text: branch.to_owned(), by: None }).unwrap();
+        project
+            .issues()
+            .comment(
+                "LOCAL-1",
+                &NewComment {
+                    text: branch.to_owned(),
+                    by: None,
+                },
+            )
+            .unwrap();
         repository.commit(branch);
         serde_json::to_value(issue).unwrap()
     };
-    let old = serde_json::to_value(open(&repository).issues().show("LOCAL-1").unwrap().item.issue).unwrap();
+    let old = serde_json::to_value(
+        open(&repository)
+            .issues()
+            .show("LOCAL-1")
+            .unwrap()
+            .item
+            .issue,
+    )
+    .unwrap();
     for (at, theirs) in edits.iter().enumerate() {
         // Neighbours in the file are the hardest to merge.
         let ours = &edits[(at + 1) % edits.len()];
         let (theirs, ours) = (apply("theirs", theirs), apply("ours", ours));
         repository.run(&["merge", "--quiet", "--no-edit", "theirs"]);
-        let merged = open(&repository).issues().show("LOCAL-1").unwrap().item.issue;
+        let merged = open(&repository)
+            .issues()
+            .show("LOCAL-1")
+            .unwrap()
+            .item
+            .issue;
         assert_eq!(merged.comments.len(), 2);
         let merged = serde_json::to_value(merged).unwrap();
-        for (member, new) in theirs.as_object().unwrap().iter().chain(ours.as_object().unwrap()) {
+        for (member, new) in theirs
+            .as_object()
+            .unwrap()
+            .iter()
+            .chain(ours.as_object().unwrap())
+        {
             if new.is_object() || member == "acceptance_criteria" || old.get(member) == Some(new) {
                 continue;
             }
             assert_eq!(merged.get(member), Some(new), "{at}: {member}");
         }
-        let done = |issue: &serde_json::Value| issue["acceptance_criteria"].to_string().matches("true").count();
-        let agents = |issue: &serde_json::Value| issue["agent_state"].as_object().map_or(0, serde_json::Map::len);
+        let done = |issue: &serde_json::Value| {
+            issue["acceptance_criteria"]
+                .to_string()
+                .matches("true")
+                .count()
+        };
+        let agents = |issue: &serde_json::Value| {
+            issue["agent_state"]
+                .as_object()
+                .map_or(0, serde_json::Map::len)
+        };
         assert_eq!(done(&merged), done(&theirs) + done(&ours), "{at}");
         assert_eq!(agents(&merged), agents(&theirs) + agents(&ours), "{at}");
     }
@@ -335,27 +592,88 @@ fn edits_of_different_members_merge_without_our_driver() {
 fn closed_issue_takes_edits_of_other_branches() {
     let repository = with_issue();
     let project = switch(&repository, "theirs");
-    project.issues().set("LOCAL-1", &issues::Edit { priority: Some(1), ..issues::Edit::default() }, None).unwrap();
-    project.issues().comment("LOCAL-1", &NewComment { text: "Late.".to_owned(), by: None }).unwrap();
+    project
+        .issues()
+        .set(
+            "LOCAL-1",
+            &issues::Edit {
+                priority: Some(1),
+                ..issues::Edit::default()
+            },
+            None,
+        )
+        .unwrap();
+    project
+        .issues()
+        .comment(
+            "LOCAL-1",
+            &NewComment {
+                text: "Late.".to_owned(),
+                by: None,
+            },
+        )
+        .unwrap();
     repository.commit("theirs");
     let project = switch(&repository, "ours");
-    project.issues().done("LOCAL-1", &Done { anyway: Some("enough".to_owned()), ..Done::default() }, None).unwrap();
+    project
+        .issues()
+        .done(
+            "LOCAL-1",
+            &Done {
+                anyway: Some("enough".to_owned()),
+                ..Done::default()
+            },
+            None,
+        )
+        .unwrap();
     // To git, this file resembles that of the closed issue.
-    let key = project.issues().add(&issues::Add { title: "Old".to_owned(), ..issues::Add::default() }).unwrap();
+    let key = project
+        .issues()
+        .add(&issues::Add {
+            title: "Old".to_owned(),
+            ..issues::Add::default()
+        })
+        .unwrap();
     repository.commit("ours");
     repository.run(&["merge", "--quiet", "--no-edit", "theirs"]);
     let project = open(&repository);
-    assert_eq!(project.issues().show(&key.issue.linear_id).unwrap().item.issue.priority, None);
+    assert_eq!(
+        project
+            .issues()
+            .show(&key.issue.linear_id)
+            .unwrap()
+            .item
+            .issue
+            .priority,
+        None
+    );
     let closed = project.issues().show("LOCAL-1").unwrap().item;
-    assert!(closed.over && project.issues().read().unwrap().issues.iter().all(|issue| issue.linear_id != "LOCAL-1"));
-    assert_eq!((closed.issue.priority, closed.issue.comments.len()), (Some(1), 1));
+    assert!(
+        closed.over
+            && project
+                .issues()
+                .read()
+                .unwrap()
+                .issues
+                .iter()
+                .all(|issue| issue.linear_id != "LOCAL-1")
+    );
+    assert_eq!(
+        (closed.issue.priority, closed.issue.comments.len()),
+        (Some(1), 1)
+    );
 }
 
 #[test]
 fn reports_of_both_branches_merge() {
     let repository = project();
     let put = |project: &Project, number: i64| {
-        let at = project.environment().now().0.saturating_add(jiff::SignedDuration::from_secs(number)).unwrap();
+        let at = project
+            .environment()
+            .now()
+            .0
+            .saturating_add(jiff::SignedDuration::from_secs(number))
+            .unwrap();
         let text = format!(
             "{{\n  \"features\": {{\"FORGE-001\": {{\"executed\": 1}}}},\n  \"output\": \"{}\",\n  \"code_tree\": null,\n  \
              \"at\": \"{at}\"\n}}\n",
@@ -369,12 +687,18 @@ fn reports_of_both_branches_merge() {
     for (number, branch) in [(1, "theirs"), (2, "ours")] {
         let project = switch(&repository, branch);
         put(&project, number);
-        assert_eq!(crate::features::remove_superseded_reports(&project).unwrap(), [""; 0], "the other branch has it");
+        assert_eq!(
+            crate::features::remove_superseded_reports(&project).unwrap(),
+            [""; 0],
+            "the other branch has it"
+        );
         repository.commit(branch);
     }
     repository.run(&["merge", "--quiet", "--no-edit", "theirs"]);
     let artifacts = open(&repository);
-    let listed = Artifacts::new(&artifacts).list(&crate::artifacts::Filter::default()).unwrap();
+    let listed = Artifacts::new(&artifacts)
+        .list(&crate::artifacts::Filter::default())
+        .unwrap();
     assert_eq!(listed.total, 3);
     for entry in &listed.artifacts {
         Artifacts::new(&artifacts).bytes(entry).unwrap();

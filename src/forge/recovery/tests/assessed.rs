@@ -12,18 +12,31 @@ use crate::recovery::{Action, Assess, Class, Recovery, Report, Size};
 
 fn with_checkpoint() -> Fixture {
     let fixture = Fixture::new();
-    let asked = Create { key: Some("A-1".into()), ..Create::default() };
+    let asked = Create {
+        key: Some("A-1".into()),
+        ..Create::default()
+    };
     Checkpoints::new(&fixture.project()).create(&asked).unwrap();
     fixture
 }
 
 fn assess(fixture: &Fixture) -> Report {
-    Recovery::new(&fixture.project()).assess(Assess::default()).unwrap()
+    Recovery::new(&fixture.project())
+        .assess(Assess::default())
+        .unwrap()
 }
 
 /// Returns the class, the row and the codes of the unknowns.
 fn short(report: &Report) -> (Class, u8, Vec<&'static str>) {
-    (report.class, report.row, report.unknown.iter().map(|reason| reason.reason.code()).collect())
+    (
+        report.class,
+        report.row,
+        report
+            .unknown
+            .iter()
+            .map(|reason| reason.reason.code())
+            .collect(),
+    )
 }
 
 #[test]
@@ -34,11 +47,22 @@ fn each_row_of_the_table_is_reached_in_a_repository() {
     let report = assess(&fixture);
     assert_eq!(short(&report), (Class::Minor, 5, vec![]));
     let measures = report.measures.unwrap();
-    assert_eq!((measures.files, measures.lines, measures.commits, measures.size), (1, 2, 0, Size::Small));
+    assert_eq!(
+        (
+            measures.files,
+            measures.lines,
+            measures.commits,
+            measures.size
+        ),
+        (1, 2, 0, Size::Small)
+    );
     assert!(measures.verify.ran && measures.verify.passed);
     fixture.features(&[("A-001", "failing"), ("A-002", "passing")]);
     let report = assess(&fixture);
-    assert_eq!((short(&report), report.action), ((Class::Minor, 6, vec![]), Action::Fix));
+    assert_eq!(
+        (short(&report), report.action),
+        ((Class::Minor, 6, vec![]), Action::Fix)
+    );
     assert_eq!(report.measures.unwrap().regressions, ["A-001"]);
     fixture.features(&[("A-001", "failing"), ("A-002", "failing")]);
     assert_eq!(short(&assess(&fixture)), (Class::Major, 3, vec![]));
@@ -49,27 +73,53 @@ fn each_row_of_the_table_is_reached_in_a_repository() {
     fixture.write(".github/workflows/ci.yml", "on: push\n");
     let report = assess(&fixture);
     assert_eq!(short(&report), (Class::Major, 4, vec![]));
-    assert_eq!(report.measures.unwrap().touched_protected, [".github/workflows/ci.yml"]);
+    assert_eq!(
+        report.measures.unwrap().touched_protected,
+        [".github/workflows/ci.yml"]
+    );
     std::fs::remove_file(fixture.path().join("broken")).unwrap();
     let report = assess(&fixture);
-    assert_eq!((short(&report), report.action), ((Class::Minor, 5, vec![]), Action::Continue));
+    assert_eq!(
+        (short(&report), report.action),
+        ((Class::Minor, 5, vec![]), Action::Continue)
+    );
 }
 
 #[test]
 fn what_was_taken_away_with_a_reason_is_no_regression() {
     let fixture = Fixture::new();
-    fixture.features(&[("A-001", "passing"), ("A-002", "passing"), ("A-003", "passing")]);
+    fixture.features(&[
+        ("A-001", "passing"),
+        ("A-002", "passing"),
+        ("A-003", "passing"),
+    ]);
     fixture.commit("three");
-    let asked = Create { key: Some("A-1".into()), ..Create::default() };
+    let asked = Create {
+        key: Some("A-1".into()),
+        ..Create::default()
+    };
     Checkpoints::new(&fixture.project()).create(&asked).unwrap();
     let project = fixture.project();
     for id in ["A-001", "A-002", "A-003"] {
-        Features::new(&project).remove(id, Some("nobody wants it"), None).unwrap();
+        Features::new(&project)
+            .remove(id, Some("nobody wants it"), None)
+            .unwrap();
     }
     let report = assess(&fixture);
-    assert_eq!((short(&report), report.measures.unwrap().regressions), ((Class::InSync, 2, vec![]), vec![]));
-    fixture.features(&[("A-001", "blocked"), ("A-002", "passing"), ("A-003", "deferred")]);
-    assert_eq!(assess(&fixture).measures.unwrap().regressions, ["A-001"], "blocked is not given up");
+    assert_eq!(
+        (short(&report), report.measures.unwrap().regressions),
+        ((Class::InSync, 2, vec![]), vec![])
+    );
+    fixture.features(&[
+        ("A-001", "blocked"),
+        ("A-002", "passing"),
+        ("A-003", "deferred"),
+    ]);
+    assert_eq!(
+        assess(&fixture).measures.unwrap().regressions,
+        ["A-001"],
+        "blocked is not given up"
+    );
 }
 
 #[test]
@@ -95,7 +145,9 @@ fn what_is_unknown_is_named() {
             fixture.commit("later");
             fixture.run(&["tag", "-f", "-a", "-m", "x", "checkpoint/A-1-v1", "HEAD"]);
         }),
-        ("manifest_corrupt", |fixture| fixture.write(&manifest(fixture), "{")),
+        ("manifest_corrupt", |fixture| {
+            fixture.write(&manifest(fixture), "{")
+        }),
         ("no_usable_checkpoint", |fixture| {
             fixture.run(&["tag", "-f", "-a", "-m", "by hand", "checkpoint/A-1-v1"]);
             std::fs::remove_file(fixture.path().join(manifest(fixture))).unwrap();
@@ -105,23 +157,41 @@ fn what_is_unknown_is_named() {
             fixture.write("a.txt", "other\n");
             fixture.commit("other");
         }),
-        ("operation", |fixture| fixture.write(".git/BISECT_LOG", "git bisect start\n")),
-        ("detached", |fixture| drop(fixture.run(&["checkout", "-q", "--detach"]))),
-        ("index_unreadable", |fixture| fixture.write(".git/index", "no index")),
-        ("memory_corrupt", |fixture| fixture.write(KNOWLEDGE, "{\"schema_version\": ")),
+        ("operation", |fixture| {
+            fixture.write(".git/BISECT_LOG", "git bisect start\n")
+        }),
+        ("detached", |fixture| {
+            drop(fixture.run(&["checkout", "-q", "--detach"]))
+        }),
+        ("index_unreadable", |fixture| {
+            fixture.write(".git/index", "no index")
+        }),
+        ("memory_corrupt", |fixture| {
+            fixture.write(KNOWLEDGE, "{\"schema_version\": ")
+        }),
         ("memory_corrupt", |fixture| fixture.write(FEATURES, "")),
         ("verify_cannot_start", |fixture| {
-            fixture.write(".forge/config.toml", "[verify]\ncommands = [\"no-such-program\"]\n");
+            fixture.write(
+                ".forge/config.toml",
+                "[verify]\ncommands = [\"no-such-program\"]\n",
+            );
         }),
         ("verify_timed_out", |fixture| {
-            fixture.write(".forge/config.toml", "[verify]\ncommands = [\"sleep 60\"]\ntimeout_s = 0\n");
+            fixture.write(
+                ".forge/config.toml",
+                "[verify]\ncommands = [\"sleep 60\"]\ntimeout_s = 0\n",
+            );
         }),
     ];
     for (code, spoil) in spoils {
         let fixture = with_checkpoint();
         spoil(&fixture);
         let report = assess(&fixture);
-        assert_eq!((report.class, report.row), (Class::Unknown, 0), "{code}\n{report}");
+        assert_eq!(
+            (report.class, report.row),
+            (Class::Unknown, 0),
+            "{code}\n{report}"
+        );
         assert!(short(&report).2.contains(code), "{code}\n{report}");
         assert_eq!(report.must_pause(), *code != "not_descendant", "{code}");
     }
@@ -136,16 +206,27 @@ fn unmerged_paths_and_a_merge_are_both_named() {
     fixture.run(&["checkout", "-q", "main"]);
     fixture.write("a.txt", "main\n");
     fixture.commit("main");
-    let _ = std::process::Command::new("git").args(["merge", "-q", "side"]).current_dir(fixture.path()).output();
-    assert_eq!(short(&assess(&fixture)), (Class::Unknown, 0, vec!["operation", "unmerged"]));
+    let _ = std::process::Command::new("git")
+        .args(["merge", "-q", "side"])
+        .current_dir(fixture.path())
+        .output();
+    assert_eq!(
+        short(&assess(&fixture)),
+        (Class::Unknown, 0, vec!["operation", "unmerged"])
+    );
 }
 
 /// Assesses with a frozen clock, this many seconds from now.
 fn shifted(fixture: &Fixture, seconds: i64) -> Report {
     let now = ProjectEnvironment::default().now();
     let at = Timestamp((now.0.as_second() + seconds) * 1_000_000);
-    let environment = ProjectEnvironment { clock: Arc::new(ManualClock::at(at)), ..ProjectEnvironment::default() };
-    let project = crate::Project::open(fixture.path(), environment).unwrap().unwrap();
+    let environment = ProjectEnvironment {
+        clock: Arc::new(ManualClock::at(at)),
+        ..ProjectEnvironment::default()
+    };
+    let project = crate::Project::open(fixture.path(), environment)
+        .unwrap()
+        .unwrap();
     Recovery::new(&project).assess(Assess::default()).unwrap()
 }
 
@@ -153,10 +234,16 @@ fn shifted(fixture: &Fixture, seconds: i64) -> Report {
 fn a_clock_before_the_checkpoint_and_an_old_lock_are_named() {
     let fixture = with_checkpoint();
     assert_eq!(short(&shifted(&fixture, -200)), (Class::InSync, 2, vec![]));
-    assert_eq!(short(&shifted(&fixture, -400)), (Class::Unknown, 0, vec!["clock_before"]));
+    assert_eq!(
+        short(&shifted(&fixture, -400)),
+        (Class::Unknown, 0, vec!["clock_before"])
+    );
     fixture.write(".git/index.lock", "");
     assert_eq!(short(&shifted(&fixture, 500)).2, Vec::<&str>::new());
-    assert_eq!(short(&shifted(&fixture, 700)), (Class::Unknown, 0, vec!["index_locked"]));
+    assert_eq!(
+        short(&shifted(&fixture, 700)),
+        (Class::Unknown, 0, vec!["index_locked"])
+    );
 }
 
 #[test]
@@ -165,7 +252,9 @@ fn a_young_project_is_unknown_and_does_not_pause() {
     let report = assess(&fixture);
     assert_eq!(short(&report), (Class::Unknown, 0, vec!["no_checkpoint"]));
     assert!(!report.must_pause());
-    let error = Recovery::new(&fixture.project()).apply(&crate::recovery::Apply::default()).unwrap_err();
+    let error = Recovery::new(&fixture.project())
+        .apply(&crate::recovery::Apply::default())
+        .unwrap_err();
     assert_eq!((error.code, error.category.exit_code()), ("E_UNKNOWN", 10));
     assert!(fixture.project().check_not_paused().is_ok());
 }
@@ -188,9 +277,19 @@ fn an_assessment_writes_nothing_and_gives_the_same_answer_again() {
     let first = assess(&fixture);
     let second = assess(&fixture);
     assert_eq!(all(&fixture), before);
-    assert_eq!(first.measures.as_ref().unwrap().touched_protected, [".forge/skills/x/skill.toml"]);
-    let same = |report: &Report| (report.row, report.measures.as_ref().map(|m| (m.files, m.lines, m.size)));
+    assert_eq!(
+        first.measures.as_ref().unwrap().touched_protected,
+        [".forge/skills/x/skill.toml"]
+    );
+    let same = |report: &Report| {
+        (
+            report.row,
+            report.measures.as_ref().map(|m| (m.files, m.lines, m.size)),
+        )
+    };
     assert_eq!(same(&first), same(&second));
-    let quick = Recovery::new(&fixture.project()).assess(Assess { verify: false }).unwrap();
+    let quick = Recovery::new(&fixture.project())
+        .assess(Assess { verify: false })
+        .unwrap();
     assert!(!quick.measures.unwrap().verify.ran);
 }

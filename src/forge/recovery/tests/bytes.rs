@@ -1,6 +1,7 @@
 //! Inventory of all bytes, to check that none is lost.
 //!
-//! A file is identified by its git blob name: the files on disk, and the objects reachable from references.
+//! A file is identified by its git blob name: the files on disk, and the objects reachable from
+//! references.
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -22,19 +23,33 @@ pub(super) fn walk(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Returns the blob names of all files on disk, except git's own files and those of this clone only.
+/// Returns the blob names of all files on disk, except git's own files and those of this clone
+/// only.
 fn on_disk(root: &Path, digits: usize) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for path in walk(root) {
-        let parts: Vec<&[u8]> = path.strip_prefix(root).unwrap().iter().map(OsStrExt::as_bytes).collect();
-        let forge = parts.iter().position(|part| *part == b".forge").map_or(&[][..], |at| &parts[at..]);
-        let local = forge.get(1) == Some(&&b".local"[..]) && forge.get(2) != Some(&&b"worktrees"[..]);
+        let parts: Vec<&[u8]> = path
+            .strip_prefix(root)
+            .unwrap()
+            .iter()
+            .map(OsStrExt::as_bytes)
+            .collect();
+        let forge = parts
+            .iter()
+            .position(|part| *part == b".forge")
+            .map_or(&[][..], |at| &parts[at..]);
+        let local =
+            forge.get(1) == Some(&&b".local"[..]) && forge.get(2) != Some(&&b"worktrees"[..]);
         // The progress only grows.
         if local || forge.ends_with(&[b"progress.txt"]) || parts.contains(&&b".git"[..]) {
             continue;
         }
         let bytes = if path.is_symlink() {
-            std::fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec()
+            std::fs::read_link(&path)
+                .unwrap()
+                .as_os_str()
+                .as_bytes()
+                .to_vec()
         } else {
             std::fs::read(&path).unwrap()
         };
@@ -46,7 +61,10 @@ fn on_disk(root: &Path, digits: usize) -> BTreeSet<String> {
 /// Returns the names of all objects that are reachable from references.
 fn reachable(root: &Path) -> BTreeSet<String> {
     let all = run_at(root, &["rev-list", "--objects", "--all"]);
-    all.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+    all.lines()
+        .filter_map(|line| line.split(' ').next())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Returns every byte that must not be lost: on disk, staged, or in a commit.
@@ -66,8 +84,14 @@ pub(super) fn bytes(root: &Path) -> BTreeSet<String> {
 /// Returns the staged objects, without the empty ones that stand for intent-to-add.
 pub(super) fn staged(root: &Path) -> BTreeSet<String> {
     let staged = run_at(root, &["ls-files", "-s"]);
-    let staged = staged.lines().filter(|line| !line.starts_with("160000")).filter_map(|line| line.split(' ').nth(1));
-    staged.filter(|oid| *oid != blob(b"", oid.len() / 2)).map(str::to_owned).collect()
+    let staged = staged
+        .lines()
+        .filter(|line| !line.starts_with("160000"))
+        .filter_map(|line| line.split(' ').nth(1));
+    staged
+        .filter(|oid| *oid != blob(b"", oid.len() / 2))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Asserts that every byte still exists.

@@ -30,7 +30,10 @@ pub(crate) struct Kept {
 
 impl Kept {
     pub(crate) fn lay_out(&self) -> Fixture {
-        Fixture { repository: self.snapshot.repository(), evidence: self.evidence.clone() }
+        Fixture {
+            repository: self.snapshot.repository(),
+            evidence: self.evidence.clone(),
+        }
     }
 }
 
@@ -54,7 +57,10 @@ impl Fixture {
 
     /// Makes a fixture of a repository without a commit.
     pub(crate) fn of(repository: Repository) -> Self {
-        let mut fixture = Self { repository, evidence: BTreeMap::new() };
+        let mut fixture = Self {
+            repository,
+            evidence: BTreeMap::new(),
+        };
         fixture.run(&["config", "user.name", "Ann"]);
         fixture.run(&["config", "user.email", "ann@example.com"]);
         fixture.write(
@@ -72,10 +78,18 @@ impl Fixture {
             let report = format!(
                 "{{\"at\": \"2025-12-24T10:00:00Z\", \"code_tree\": null, \"features\": {{\"A-00{number}\": {{\"executed\": 1}}}}}}\n"
             );
-            let report = Artifacts::new(&project).put(report.as_bytes(), &put).unwrap();
-            fixture.evidence.insert(format!("A-00{number}"), report.entry.triv.to_string());
+            let report = Artifacts::new(&project)
+                .put(report.as_bytes(), &put)
+                .unwrap();
+            fixture
+                .evidence
+                .insert(format!("A-00{number}"), report.entry.triv.to_string());
         }
-        fixture.features(&[("A-001", "passing"), ("A-002", "passing"), ("A-003", "not_implemented")]);
+        fixture.features(&[
+            ("A-001", "passing"),
+            ("A-002", "passing"),
+            ("A-003", "not_implemented"),
+        ]);
         fixture.write("a.txt", "one\ntwo\nthree\n");
         fixture.write("b.txt", "bee\n");
         fixture.write("src/deep/c.txt", "sea\n");
@@ -86,7 +100,10 @@ impl Fixture {
 
     /// Takes a snapshot, from which copies can be made.
     pub(crate) fn kept(&self) -> Kept {
-        Kept { snapshot: self.snapshot(), evidence: self.evidence.clone() }
+        Kept {
+            snapshot: self.snapshot(),
+            evidence: self.evidence.clone(),
+        }
     }
 
     /// Writes the features file. Passing features get evidence.
@@ -104,7 +121,10 @@ impl Fixture {
                 )
             })
             .collect();
-        let text = format!(r#"{{"schema_version":"1.0","features":[{}]}}"#, all.join(","));
+        let text = format!(
+            r#"{{"schema_version":"1.0","features":[{}]}}"#,
+            all.join(",")
+        );
         write_entries::<FeaturesFile>(self.path(), &text);
     }
 
@@ -119,7 +139,9 @@ impl Fixture {
     }
 
     pub(crate) fn open(folder: &Path) -> Project {
-        Project::open(folder, ProjectEnvironment::default()).unwrap().unwrap()
+        Project::open(folder, ProjectEnvironment::default())
+            .unwrap()
+            .unwrap()
     }
 
     pub(crate) fn verify(&self) -> String {
@@ -150,7 +172,11 @@ pub(crate) fn feed(folder: &Path, args: &[&str], input: &str) -> String {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    git.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    git.stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
     let output = git.wait_with_output().unwrap();
     assert!(output.status.success());
     String::from_utf8(output.stdout).unwrap().trim().to_owned()

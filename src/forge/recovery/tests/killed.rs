@@ -12,13 +12,20 @@ use crate::recovery::rollback::Point;
 
 /// File that tells the worker, which runs in the repository, where to die.
 const WHERE: &str = ".git/forge-worker";
-const POINTS: [Point; 4] = [Point::Rescued, Point::Remembered, Point::Committed, Point::Restored];
+const POINTS: [Point; 4] = [
+    Point::Rescued,
+    Point::Remembered,
+    Point::Committed,
+    Point::Restored,
+];
 
 /// Not a test: the process that is killed.
 #[test]
 #[ignore = "run by the tests below in a process of its own"]
 fn worker() {
-    let Ok(place) = std::fs::read_to_string(WHERE) else { return };
+    let Ok(place) = std::fs::read_to_string(WHERE) else {
+        return;
+    };
     die_at(POINTS[place.parse::<usize>().unwrap()]);
     let done = Recovery::new(&Fixture::open(Path::new("."))).apply(&back());
     panic!("it was to die: {done:?}");
@@ -27,17 +34,28 @@ fn worker() {
 fn kill(fixture: &Fixture, point: usize) {
     fixture.write(WHERE, point.to_string());
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "recovery::tests::killed::worker", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "recovery::tests::killed::worker",
+            "--ignored",
+            "--nocapture",
+        ])
         .current_dir(fixture.path())
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && !text.contains("it was to die"), "{:?}: {text}", POINTS[point]);
+    assert!(
+        !output.status.success() && !text.contains("it was to die"),
+        "{:?}: {text}",
+        POINTS[point]
+    );
 }
 
 /// Returns left-over git locks.
 fn locks(git: &Path) -> Vec<String> {
-    let names = walk(git).into_iter().map(|path| path.strip_prefix(git).unwrap().to_str().unwrap().to_owned());
+    let names = walk(git)
+        .into_iter()
+        .map(|path| path.strip_prefix(git).unwrap().to_str().unwrap().to_owned());
     names.filter(|name| name.ends_with(".lock")).collect()
 }
 
@@ -63,13 +81,25 @@ fn a_rollback_that_is_killed_anywhere_is_done_by_the_next_one() {
         let head = fixture.head();
         kill(&fixture, point);
         nothing_is_lost(fixture.path(), &before, &format!("{what}, killed"));
-        let done = Recovery::new(&fixture.project()).apply(&back()).unwrap().rollback.unwrap();
+        let done = Recovery::new(&fixture.project())
+            .apply(&back())
+            .unwrap()
+            .rollback
+            .unwrap();
         nothing_is_lost(fixture.path(), &before, &what);
-        assert_eq!(fixture.run(&["rev-parse", "HEAD^"]), head, "{what}: one commit");
+        assert_eq!(
+            fixture.run(&["rev-parse", "HEAD^"]),
+            head,
+            "{what}: one commit"
+        );
         assert_eq!(fixture.head(), done.made, "{what}");
         assert_eq!(fixture.read("a.txt"), "one\ntwo\nthree\n", "{what}");
         assert_eq!(fixture.read("new.txt"), "untracked\n", "{what}");
-        assert_eq!(fixture.run(&["diff", "HEAD", "--name-only", "--", ":/", ":!.forge"]), "", "{what}");
+        assert_eq!(
+            fixture.run(&["diff", "HEAD", "--name-only", "--", ":/", ":!.forge"]),
+            "",
+            "{what}"
+        );
         assert!(fixture.read(KNOWLEDGE).contains("\"resolution\""), "{what}");
         assert!(fixture.read(FEATURES).contains("A-003"), "{what}");
         assert_eq!(locks(&fixture.path().join(".git")), [""; 0], "{what}");

@@ -23,8 +23,14 @@ const LANGUAGES: [Language; 2] = [
     Language {
         name: "Rust",
         files: &[
-            ("Cargo.toml", "[package]\nname = \"halving\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n"),
-            ("Cargo.lock", "version = 4\n\n[[package]]\nname = \"halving\"\nversion = \"0.1.0\"\n"),
+            (
+                "Cargo.toml",
+                "[package]\nname = \"halving\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n",
+            ),
+            (
+                "Cargo.lock",
+                "version = 4\n\n[[package]]\nname = \"halving\"\nversion = \"0.1.0\"\n",
+            ),
             (".gitignore", "/target\n"),
             (
                 "tests/halves.rs",
@@ -52,12 +58,17 @@ const LANGUAGES: [Language; 2] = [
         code: "halving.py",
         wrong: "def half(x):\n    return x // 3\n",
         config: "[verify]\ncommands = [\"python3 -m unittest\"]\nrunner = \"python3 -m unittest {prefix}\"\ncount_regex = \"Ran (\\\\d+)\"\n",
-        tests: ["test_halves.Halves.test_even", "test_halves.Halves.test_odd"],
+        tests: [
+            "test_halves.Halves.test_even",
+            "test_halves.Halves.test_odd",
+        ],
     },
 ];
 
 fn project(repository: &Repository) -> Project {
-    Project::open(repository.path(), ProjectEnvironment::default()).unwrap().unwrap()
+    Project::open(repository.path(), ProjectEnvironment::default())
+        .unwrap()
+        .unwrap()
 }
 
 /// A repository with a checkpoint on `main`, whose two features pass, and `work` checked out.
@@ -69,18 +80,32 @@ fn begun(language: &Language) -> Repository {
     for (path, text) in language.files {
         repository.write(path, text);
     }
-    crate::init::init(repository.path(), ProjectEnvironment::default(), &crate::init::Init::default()).unwrap();
+    crate::init::init(
+        repository.path(),
+        ProjectEnvironment::default(),
+        &crate::init::Init::default(),
+    )
+    .unwrap();
     repository.write(".forge/config.toml", language.config);
     let project = project(&repository);
     crate::trust::agree(&project, &crate::trust::state(&project).unwrap()).unwrap();
     for test in language.tests {
-        let new = Add { name: test.to_owned(), tests: vec![test.to_owned()], ..Add::default() };
+        let new = Add {
+            name: test.to_owned(),
+            tests: vec![test.to_owned()],
+            ..Add::default()
+        };
         Features::new(&project).add(&new, None).unwrap();
     }
     repository.commit("good");
     verify(&project, true);
     repository.commit("verified");
-    Checkpoints::new(&project).create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
+    Checkpoints::new(&project)
+        .create(&Create {
+            key: Some("A-1".into()),
+            ..Create::default()
+        })
+        .unwrap();
     repository.commit("the manifest");
     repository.run(&["switch", "-q", "-c", "work"]);
     repository
@@ -101,26 +126,51 @@ fn tree(repository: &Repository, commit: &str) -> String {
 
 fn spoil(repository: &Repository, language: &Language) {
     for number in 1..=3 {
-        repository.write(language.code, format!("{}{}", language.wrong, "\n".repeat(number)));
+        repository.write(
+            language.code,
+            format!("{}{}", language.wrong, "\n".repeat(number)),
+        );
         repository.commit("wrong");
     }
     verify(&project(repository), false);
     repository.commit("[session] what fails");
-    let report = Recovery::new(&project(repository)).assess(Assess::default()).unwrap();
-    assert_eq!((report.class, report.action), (Class::Major, Action::RollBack), "{}: {report}", language.name);
+    let report = Recovery::new(&project(repository))
+        .assess(Assess::default())
+        .unwrap();
+    assert_eq!(
+        (report.class, report.action),
+        (Class::Major, Action::RollBack),
+        "{}: {report}",
+        language.name
+    );
 }
 
 /// Asserts that the code of `main` is the checkpoint's, and that nobody proposes another rollback.
 fn is_good(repository: &Repository, language: &Language, how: &str) {
     let what = format!("{}, {how}", language.name);
     assert_eq!(repository.run(&["branch", "--show-current"]), "main");
-    assert_eq!(tree(repository, "HEAD"), tree(repository, "checkpoint/A-1-v1^{commit}"), "{what}");
+    assert_eq!(
+        tree(repository, "HEAD"),
+        tree(repository, "checkpoint/A-1-v1^{commit}"),
+        "{what}"
+    );
     let project = project(repository);
     let report = Recovery::new(&project).assess(Assess::default()).unwrap();
     assert_eq!(report.class, Class::InSync, "{what}: {report}");
     let started = Sessions::new(&project).start(&Start::default()).unwrap();
-    assert_eq!((started.recovery.as_deref(), started.paused), (Some("IN_SYNC"), None), "{what}");
-    assert!(!started.warnings.iter().any(|warning| warning.contains("roll back")), "{what}: {:?}", started.warnings);
+    assert_eq!(
+        (started.recovery.as_deref(), started.paused),
+        (Some("IN_SYNC"), None),
+        "{what}"
+    );
+    assert!(
+        !started
+            .warnings
+            .iter()
+            .any(|warning| warning.contains("roll back")),
+        "{what}: {:?}",
+        started.warnings
+    );
     verify(&project, true);
 }
 
@@ -138,12 +188,18 @@ fn rolled_back_code_stays_rolled_back_when_it_is_merged() {
                 repository.run(&["merge", "-q", "--no-ff", "--no-edit", "work"]);
                 repository.run(&["switch", "-q", "-c", "back"]);
             }
-            let done = Recovery::new(&project(&repository)).apply(&Apply::default()).unwrap().rollback.unwrap();
+            let done = Recovery::new(&project(&repository))
+                .apply(&Apply::default())
+                .unwrap()
+                .rollback
+                .unwrap();
             assert_eq!(repository.run(&["log", "-1", "--format=%H"]), done.made);
             let branch = done.branch.clone().unwrap();
             repository.run(&["switch", "-q", "main"]);
             match how {
-                "merge" | "merged before" => drop(repository.run(&["merge", "-q", "--no-ff", "--no-edit", &branch])),
+                "merge" | "merged before" => {
+                    drop(repository.run(&["merge", "-q", "--no-ff", "--no-edit", &branch]))
+                }
                 "rebase" => {
                     repository.run(&["switch", "-q", &branch]);
                     repository.run(&["rebase", "-q", "--force-rebase", "main"]);
@@ -161,8 +217,8 @@ fn rolled_back_code_stays_rolled_back_when_it_is_merged() {
     }
 }
 
-/// Makes a checkpoint on `work` after a change, and returns whether it can be gone back to from `main` after what `merge`
-/// does there. `main` has no other checkpoint.
+/// Makes a checkpoint on `work` after a change, and returns whether it can be gone back to from
+/// `main` after what `merge` does there. `main` has no other checkpoint.
 fn usable(merge: impl Fn(&Fixture)) -> bool {
     let fixture = Fixture::new();
     fixture.run(&["switch", "-q", "-c", "work"]);
@@ -170,7 +226,12 @@ fn usable(merge: impl Fn(&Fixture)) -> bool {
         fixture.write("a.txt", format!("{number}\n"));
         fixture.commit("work");
     }
-    Checkpoints::new(&fixture.project()).create(&Create { key: Some("A-2".into()), ..Create::default() }).unwrap();
+    Checkpoints::new(&fixture.project())
+        .create(&Create {
+            key: Some("A-2".into()),
+            ..Create::default()
+        })
+        .unwrap();
     fixture.commit("[session] the manifest");
     merge(&fixture);
     fixture.write("a.txt", "later\n");
@@ -178,8 +239,19 @@ fn usable(merge: impl Fn(&Fixture)) -> bool {
     let project = fixture.project();
     let found = Checkpoints::new(&project).newest_usable().unwrap();
     let Some(found) = found else { return false };
-    assert_eq!(Recovery::new(&project).assess(Assess::default()).unwrap().class, Class::Minor);
-    Recovery::new(&project).apply(&Apply { checkpoint: Some(found.name), ..Apply::default() }).unwrap();
+    assert_eq!(
+        Recovery::new(&project)
+            .assess(Assess::default())
+            .unwrap()
+            .class,
+        Class::Minor
+    );
+    Recovery::new(&project)
+        .apply(&Apply {
+            checkpoint: Some(found.name),
+            ..Apply::default()
+        })
+        .unwrap();
     assert_eq!(fixture.read("a.txt"), "2\n");
     true
 }
@@ -214,7 +286,10 @@ fn checkpoint_lives_through_squash_rebase_amend_and_cherry_pick() {
         }),
         "rebase"
     );
-    assert!(usable(|fixture| drop(fixture.run(&["commit", "-q", "--amend", "-m", "another message"]))), "amend");
+    assert!(
+        usable(|fixture| drop(fixture.run(&["commit", "-q", "--amend", "-m", "another message"]))),
+        "amend"
+    );
     assert!(
         usable(|fixture| {
             main_moves(fixture);
@@ -222,19 +297,36 @@ fn checkpoint_lives_through_squash_rebase_amend_and_cherry_pick() {
         }),
         "cherry-pick"
     );
-    assert!(!usable(|fixture| drop(fixture.run(&["switch", "-q", "main"]))), "work that is not here");
+    assert!(
+        !usable(|fixture| drop(fixture.run(&["switch", "-q", "main"]))),
+        "work that is not here"
+    );
 }
 
 #[test]
 fn shallow_clone_with_the_code_of_a_checkpoint_has_it() {
     let fixture = Fixture::new();
-    Checkpoints::new(&fixture.project()).create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
+    Checkpoints::new(&fixture.project())
+        .create(&Create {
+            key: Some("A-1".into()),
+            ..Create::default()
+        })
+        .unwrap();
     fixture.commit("[session] the manifest");
     let folder = tempfile::tempdir().unwrap();
     let clone = folder.path().join("clone");
     let from = format!("file://{}", fixture.path().display());
-    fixture.run(&["clone", "-q", "--depth", "1", &from, clone.to_str().unwrap()]);
-    let found = Checkpoints::new(&Fixture::open(&clone)).newest_usable().unwrap();
+    fixture.run(&[
+        "clone",
+        "-q",
+        "--depth",
+        "1",
+        &from,
+        clone.to_str().unwrap(),
+    ]);
+    let found = Checkpoints::new(&Fixture::open(&clone))
+        .newest_usable()
+        .unwrap();
     assert_eq!(found.unwrap().name, "A-1-v1");
 }
 
@@ -247,32 +339,60 @@ fn projects_of_one_repository_do_not_see_each_other() {
     repository.write("readme", "all\n");
     for folder in ["web", "api", "services/a b"] {
         repository.write(&format!("{folder}/app.txt"), "good\n");
-        repository.write(&format!("{folder}/.forge/.gitignore"), ".local/\nmemory/short-term/*\n");
-        repository
-            .write(&format!("{folder}/.forge/config.toml"), "[verify]\ncommands = [\"sh: ! grep -q BAD app.txt\"]\n");
+        repository.write(
+            &format!("{folder}/.forge/.gitignore"),
+            ".local/\nmemory/short-term/*\n",
+        );
+        repository.write(
+            &format!("{folder}/.forge/config.toml"),
+            "[verify]\ncommands = [\"sh: ! grep -q BAD app.txt\"]\n",
+        );
     }
     repository.commit("first");
     let open = |folder: &str| Fixture::open(&repository.path().join(folder));
     let create = |project: &Project, key: &str| {
-        Checkpoints::new(project).create(&Create { key: Some(key.into()), ..Create::default() }).unwrap().tag
+        Checkpoints::new(project)
+            .create(&Create {
+                key: Some(key.into()),
+                ..Create::default()
+            })
+            .unwrap()
+            .tag
     };
     let assess = |project: &Project| Recovery::new(project).assess(Assess::default()).unwrap();
     assert_eq!(create(&open("web"), "A-1"), "checkpoint/web/A-1-v1");
     assert!(Checkpoints::new(&open("api")).list().unwrap().is_empty());
     assert_eq!(create(&open("api"), "A-1"), "checkpoint/api/A-1-v1");
-    assert_eq!(create(&open("services/a b"), "A-1"), "checkpoint/services/a%20b/A-1-v1");
+    assert_eq!(
+        create(&open("services/a b"), "A-1"),
+        "checkpoint/services/a%20b/A-1-v1"
+    );
     // Another team's dirty file, and its broken commit, refuse nothing.
     repository.write("api/app.txt", "BAD\n");
     assert_eq!(create(&open("web"), "A-1"), "checkpoint/web/A-1-v2");
     repository.commit("bad");
-    assert_eq!((assess(&open("web")).class, assess(&open("services/a b")).class), (Class::InSync, Class::InSync));
+    assert_eq!(
+        (
+            assess(&open("web")).class,
+            assess(&open("services/a b")).class
+        ),
+        (Class::InSync, Class::InSync)
+    );
     assert_eq!(assess(&open("api")).class, Class::Minor);
-    let asked = Apply { checkpoint: Some("A-1-v1".into()), ..Apply::default() };
+    let asked = Apply {
+        checkpoint: Some("A-1-v1".into()),
+        ..Apply::default()
+    };
     Recovery::new(&open("api")).apply(&asked).unwrap();
-    assert_eq!(std::fs::read_to_string(repository.path().join("api/app.txt")).unwrap(), "good\n");
+    assert_eq!(
+        std::fs::read_to_string(repository.path().join("api/app.txt")).unwrap(),
+        "good\n"
+    );
     for folder in ["web", "api", "services/a b"] {
         assert_eq!(assess(&open(folder)).class, Class::InSync, "{folder}");
-        let started = Sessions::new(&open(folder)).start(&Start::default()).unwrap();
+        let started = Sessions::new(&open(folder))
+            .start(&Start::default())
+            .unwrap();
         assert_eq!(started.paused, None, "{folder}");
     }
 }

@@ -1,4 +1,5 @@
-//! Rollback from many work tree states: afterwards every byte is on disk or reachable from a reference.
+//! Rollback from many work tree states: afterwards every byte is on disk or reachable from a
+//! reference.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -65,7 +66,9 @@ const STATES: &[Dirty] = &[
         g.run(&["commit", "-q", "-a", "-m", "no src"]);
         g.write("src", "a file now\n");
     }),
-    ("deleted", |g| std::fs::remove_file(g.path().join("a.txt")).unwrap()),
+    ("deleted", |g| {
+        std::fs::remove_file(g.path().join("a.txt")).unwrap()
+    }),
     ("deletion staged", |g| drop(g.run(&["rm", "-q", "a.txt"]))),
     ("renamed", |g| drop(g.run(&["mv", "a.txt", "renamed.txt"]))),
     ("renamed and changed", |g| {
@@ -73,9 +76,15 @@ const STATES: &[Dirty] = &[
         g.write("renamed.txt", "renamed and changed\n");
     }),
     ("mode", |g| {
-        std::fs::set_permissions(g.path().join("run.sh"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(
+            g.path().join("run.sh"),
+            std::fs::Permissions::from_mode(0o755),
+        )
+        .unwrap();
     }),
-    ("a link", |g| symlink("a.txt", g.path().join("link")).unwrap()),
+    ("a link", |g| {
+        symlink("a.txt", g.path().join("link")).unwrap()
+    }),
     ("a file became a link", |g| {
         std::fs::remove_file(g.path().join("a.txt")).unwrap();
         symlink("b.txt", g.path().join("a.txt")).unwrap();
@@ -113,7 +122,14 @@ const STATES: &[Dirty] = &[
         g.write("a.txt", "hidden from git\n");
     }),
     ("sparse", |g| {
-        g.run(&["sparse-checkout", "set", "--no-cone", "/a.txt", "/.forge/", "/.gitignore"]);
+        g.run(&[
+            "sparse-checkout",
+            "set",
+            "--no-cone",
+            "/a.txt",
+            "/.forge/",
+            "/.gitignore",
+        ]);
         g.write("b.txt", "outside of what is sparse\n");
     }),
     ("an unmerged path", |g| {
@@ -123,11 +139,20 @@ const STATES: &[Dirty] = &[
         g.run(&["checkout", "-q", "main"]);
         g.write("a.txt", "main\n");
         g.commit("main");
-        let _ = std::process::Command::new("git").args(["merge", "-q", "side"]).current_dir(g.path()).output();
+        let _ = std::process::Command::new("git")
+            .args(["merge", "-q", "side"])
+            .current_dir(g.path())
+            .output();
     }),
     ("a submodule with changes", |g| {
         let inner = Fixture::new();
-        g.run(&["submodule", "add", "-q", inner.path().to_str().unwrap(), "module"]);
+        g.run(&[
+            "submodule",
+            "add",
+            "-q",
+            inner.path().to_str().unwrap(),
+            "module",
+        ]);
         g.run(&["commit", "-q", "-m", "module"]);
         g.write("module/a.txt", "changed in the module\n");
         g.write("module/new.txt", "new in the module\n");
@@ -151,8 +176,15 @@ const STATES: &[Dirty] = &[
     }),
     ("memory with changes", |g| {
         g.write(KNOWLEDGE, r#"{"schema_version":"1.0","patterns":{"successful":[],"failed":[]},"invariants":["new"]}"#);
-        g.features(&[("A-001", "failing"), ("A-002", "passing"), ("A-004", "passing")]);
-        g.write(".forge/memory/artifacts/docs/triv_abc123_x.md", "artifact\n");
+        g.features(&[
+            ("A-001", "failing"),
+            ("A-002", "passing"),
+            ("A-004", "passing"),
+        ]);
+        g.write(
+            ".forge/memory/artifacts/docs/triv_abc123_x.md",
+            "artifact\n",
+        );
         g.write(".forge/memory/short-term/scratch/note.txt", "scratch\n");
         g.write(".forge/skills/x/skill.toml", "skill\n");
     }),
@@ -168,7 +200,10 @@ const STATES: &[Dirty] = &[
         g.write("new.txt", "untracked\nmixed\r\n");
     }),
     ("another encoding", |g| {
-        g.write(".git/info/attributes", "/a.txt working-tree-encoding=UTF-16\n/new.txt working-tree-encoding=UTF-16\n");
+        g.write(
+            ".git/info/attributes",
+            "/a.txt working-tree-encoding=UTF-16\n/new.txt working-tree-encoding=UTF-16\n",
+        );
         // Big and little endian: git writes only one of them.
         g.write("a.txt", [0xfe, 0xff, 0, b'a', 0, b'\n']);
         g.write("new.txt", [0xff, 0xfe, b'b', 0, b'\n', 0]);
@@ -200,21 +235,53 @@ const STATES: &[Dirty] = &[
 fn goes_back(what: &str, root: &Path, forge: &str) {
     let mut before = bytes(root);
     let project = root.join(forge);
-    let scope = format!(":(top){}", forge.strip_suffix(".forge").unwrap().trim_end_matches('/'));
+    let scope = format!(
+        ":(top){}",
+        forge.strip_suffix(".forge").unwrap().trim_end_matches('/')
+    );
     let checkpoint = format!("checkpoint/{}A-1-v1", forge.strip_suffix(".forge").unwrap());
     match Recovery::new(&Fixture::open(project.parent().unwrap())).apply(&back()) {
-        Ok(Applied { rollback: Some(done), .. }) => {
-            assert!(!what.starts_with("an unmerged path") && !what.starts_with("an unborn"), "{what}");
+        Ok(Applied {
+            rollback: Some(done),
+            ..
+        }) => {
+            assert!(
+                !what.starts_with("an unmerged path") && !what.starts_with("an unborn"),
+                "{what}"
+            );
             let not_forge = format!(":(top,exclude){forge}");
-            let code = run_at(root, &["diff", "--name-only", &done.made, &checkpoint, "--", &scope, &not_forge]);
+            let code = run_at(
+                root,
+                &[
+                    "diff",
+                    "--name-only",
+                    &done.made,
+                    &checkpoint,
+                    "--",
+                    &scope,
+                    &not_forge,
+                ],
+            );
             assert_eq!(code, "", "{what}: the code is not that of the checkpoint");
             if what.starts_with("names that are no text") {
-                let carried =
-                    run_at(root, &["-c", "core.quotePath=true", "ls-tree", "-r", "--name-only", &done.made, ARTIFACTS]);
+                let carried = run_at(
+                    root,
+                    &[
+                        "-c",
+                        "core.quotePath=true",
+                        "ls-tree",
+                        "-r",
+                        "--name-only",
+                        &done.made,
+                        ARTIFACTS,
+                    ],
+                );
                 assert!(carried.contains("odd\\377\\376.md"), "{what}: {carried}");
             }
         }
-        Err(error) if error.code == "E_UNKNOWN" => assert!(what.starts_with("an unmerged path"), "{what}: {error}"),
+        Err(error) if error.code == "E_UNKNOWN" => {
+            assert!(what.starts_with("an unmerged path"), "{what}: {error}")
+        }
         Err(error) if error.code == "E_REFUSED" => {
             assert!(what.starts_with("an unborn branch"), "{what}: {error}");
             // Nothing was done, so staged content is only in the index, as before.
@@ -225,7 +292,9 @@ fn goes_back(what: &str, root: &Path, forge: &str) {
         Err(error) => {
             assert_eq!(error.code, "E_IN_THE_WAY", "{what}: {error}");
             assert!(
-                ["where the checkpoint has", "became a file"].iter().any(|why| what.contains(why)),
+                ["where the checkpoint has", "became a file"]
+                    .iter()
+                    .any(|why| what.contains(why)),
                 "{what}: {error}"
             );
         }
@@ -267,7 +336,14 @@ fn nothing_is_lost_in_a_linked_work_tree() {
     let fixture = with_checkpoint();
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("linked");
-    fixture.run(&["worktree", "add", "-q", "-b", "linked", root.to_str().unwrap()]);
+    fixture.run(&[
+        "worktree",
+        "add",
+        "-q",
+        "-b",
+        "linked",
+        root.to_str().unwrap(),
+    ]);
     some_changes(&root);
     let main = (fixture.head(), bytes(fixture.path()));
     goes_back("a linked work tree", &root, ".forge");
@@ -278,7 +354,12 @@ fn nothing_is_lost_in_a_linked_work_tree() {
 #[test]
 fn nothing_is_lost_where_objects_have_longer_names() {
     let fixture = Fixture::of(Repository::with_format("sha256"));
-    Checkpoints::new(&fixture.project()).create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
+    Checkpoints::new(&fixture.project())
+        .create(&Create {
+            key: Some("A-1".into()),
+            ..Create::default()
+        })
+        .unwrap();
     assert_eq!(fixture.head().len(), 64);
     some_changes(fixture.path());
     fixture.write(".git/info/attributes", "*.txt text eol=crlf\n");
@@ -288,7 +369,12 @@ fn nothing_is_lost_where_objects_have_longer_names() {
 #[test]
 fn nothing_is_lost_where_the_memory_lies_deeper() {
     let (repository, project) = super::below::begun();
-    Checkpoints::new(&project).create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
+    Checkpoints::new(&project)
+        .create(&Create {
+            key: Some("A-1".into()),
+            ..Create::default()
+        })
+        .unwrap();
     some_changes(repository.path());
     repository.write("sub/a.txt", "changed below\n");
     repository.write("sub/.forge/memory/artifacts/docs/note.md", "noted\n");

@@ -58,20 +58,32 @@ impl Space {
     pub(super) fn range(&self, prefix: &str) -> impl DoubleEndedIterator<Item = &RawRow> {
         let end = prefix_end(prefix);
         let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        self.rows.range::<str, _>((Bound::Included(prefix), end)).map(|(_, row)| row)
+        self.rows
+            .range::<str, _>((Bound::Included(prefix), end))
+            .map(|(_, row)| row)
     }
 
     /// Returns the rows whose key comes after `key`, by key.
     pub(super) fn after(&self, key: &str) -> impl Iterator<Item = &RawRow> {
-        self.rows.range::<str, _>((Bound::Excluded(key), Bound::Unbounded)).map(|(_, row)| row)
+        self.rows
+            .range::<str, _>((Bound::Excluded(key), Bound::Unbounded))
+            .map(|(_, row)| row)
     }
 
     /// Returns the rows after a position, newest first, ties by key; from the back, the oldest.
-    pub(super) fn newest(&self, after: Option<&Position>) -> impl DoubleEndedIterator<Item = &RawRow> {
+    pub(super) fn newest(
+        &self,
+        after: Option<&Position>,
+    ) -> impl DoubleEndedIterator<Item = &RawRow> {
         let start = after.map_or(Bound::Unbounded, |position| {
-            Bound::Excluded((Reverse(position.updated_at), Arc::from(position.key.as_str())))
+            Bound::Excluded((
+                Reverse(position.updated_at),
+                Arc::from(position.key.as_str()),
+            ))
         });
-        self.newest.range((start, Bound::Unbounded)).filter_map(|(_, key)| self.rows.get(key))
+        self.newest
+            .range((start, Bound::Unbounded))
+            .filter_map(|(_, key)| self.rows.get(key))
     }
 
     /// Puts a row in and returns the one that was there.
@@ -79,7 +91,8 @@ impl Space {
         let old = self.remove(&row.meta.key);
         let key: Arc<str> = row.meta.key.as_str().into();
         self.bytes = self.bytes.saturating_add(row.meta.cost());
-        self.newest.insert((Reverse(row.meta.updated_at), Arc::clone(&key)));
+        self.newest
+            .insert((Reverse(row.meta.updated_at), Arc::clone(&key)));
         self.rows.insert(key, row);
         old
     }
@@ -95,7 +108,10 @@ impl Space {
 
     /// Marks rows as read.
     pub(super) fn mark_read(&mut self, keys: &HashSet<String>) {
-        for (key, _) in keys.iter().filter_map(|key| self.rows.get_key_value(key.as_str())) {
+        for (key, _) in keys
+            .iter()
+            .filter_map(|key| self.rows.get_key_value(key.as_str()))
+        {
             self.spared.insert(Arc::clone(key), READ);
         }
     }
@@ -104,19 +120,35 @@ impl Space {
     pub(super) fn next_to_evict(&mut self, own: Option<&str>) -> Option<String> {
         let mut rounds = 0;
         for looks in 0.. {
-            let end = self.hand.at.clone().map_or(Bound::Unbounded, Bound::Excluded);
-            let neighbours: Vec<_> =
-                self.newest.range((Bound::Unbounded, end)).rev().take(NEIGHBOURS).cloned().collect();
+            let end = self
+                .hand
+                .at
+                .clone()
+                .map_or(Bound::Unbounded, Bound::Excluded);
+            let neighbours: Vec<_> = self
+                .newest
+                .range((Bound::Unbounded, end))
+                .rev()
+                .take(NEIGHBOURS)
+                .cloned()
+                .collect();
             if neighbours.is_empty() {
-                // In the second round after this one, a row is left that no neighbour's cost outdoes.
+                // In the second round after this one, a row is left that no neighbour's cost
+                // outdoes.
                 if rounds > 2 {
                     break;
                 }
                 (self.hand.at, self.hand.round) = (None, self.hand.round + 1);
                 rounds += 1;
             }
-            let candidates: Vec<_> = neighbours.iter().map(|(_, key)| self.candidate(key)).collect();
-            for (place, verdict) in neighbours.into_iter().zip(judge(&candidates, self.hand.round)) {
+            let candidates: Vec<_> = neighbours
+                .iter()
+                .map(|(_, key)| self.candidate(key))
+                .collect();
+            for (place, verdict) in neighbours
+                .into_iter()
+                .zip(judge(&candidates, self.hand.round))
+            {
                 let key = Arc::clone(&place.1);
                 self.hand.at = Some(place);
                 match verdict {

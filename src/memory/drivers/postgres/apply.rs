@@ -1,6 +1,7 @@
 //! Write transactions: a group of batches that name their rows, or one batch of any kind.
 //!
-//! A group takes two round trips, or one if it only inserts into one key space; any other batch runs step by step.
+//! A group takes two round trips, or one if it only inserts into one key space; any other batch
+//! runs step by step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,8 +38,14 @@ pub(super) fn is_named(batch: &Batch) -> bool {
 
 fn row_of(op: &PendingOp) -> Option<RowName<'_>> {
     match op {
-        PendingOp::Put(pending) => Some((&pending.put.namespace, pending.put.kind, &pending.put.key)),
-        PendingOp::Delete(Delete::Key { namespace, kind, key }) => Some((namespace, *kind, key)),
+        PendingOp::Put(pending) => {
+            Some((&pending.put.namespace, pending.put.kind, &pending.put.key))
+        }
+        PendingOp::Delete(Delete::Key {
+            namespace,
+            kind,
+            key,
+        }) => Some((namespace, *kind, key)),
         _ => None,
     }
 }
@@ -58,14 +65,22 @@ fn named<'b>(batches: impl Iterator<Item = &'b Batch>) -> (BTreeMap<Name, bool>,
 /// Runs batches that name their rows in one transaction.
 ///
 /// A batch that fails changes nothing and affects no other.
-pub(super) async fn group(db: &Db, batches: &[Arc<Batch>], outbox: &Outbox, recent: &RecentRows) -> Outcome<Done> {
+pub(super) async fn group(
+    db: &Db,
+    batches: &[Arc<Batch>],
+    outbox: &Outbox,
+    recent: &RecentRows,
+) -> Outcome<Done> {
     if let Some(done) = new_rows::write(db, batches, recent).await? {
         return Ok(done);
     }
     let (names, rows) = named(batches.iter().map(|batch| &**batch));
     let began = outbox.commits();
     let mut work = locked::begin(db, &names, &rows, false).await?;
-    let mut done = Done { answers: Vec::with_capacity(batches.len()), next_alone: false };
+    let mut done = Done {
+        answers: Vec::with_capacity(batches.len()),
+        next_alone: false,
+    };
     for batch in batches {
         work.begin();
         let answer = named_batch(&mut work, batch).await;
@@ -98,7 +113,12 @@ async fn named_batch(work: &mut Work, batch: &Arc<Batch>) -> Result<Vec<Written>
     Ok(written)
 }
 
-async fn put(work: &mut Work, batch: &Arc<Batch>, index: usize, settled: Settled) -> Result<Written> {
+async fn put(
+    work: &mut Work,
+    batch: &Arc<Batch>,
+    index: usize,
+    settled: Settled,
+) -> Result<Written> {
     let sealed = seal(batch, index, &settled).await?;
     let meta = settled.meta.clone();
     work.put(settled, sealed);
@@ -108,7 +128,11 @@ async fn put(work: &mut Work, batch: &Arc<Batch>, index: usize, settled: Settled
 fn delete_row(work: &mut Work, delete: &Delete) -> Written {
     work.deletes.push(delete.clone());
     let place = match delete {
-        Delete::Key { namespace, kind, key } => work.place(namespace, *kind, key),
+        Delete::Key {
+            namespace,
+            kind,
+            key,
+        } => work.place(namespace, *kind, key),
         _ => None,
     };
     Written::Deleted(u64::from(place.is_some_and(|place| work.delete(place))))
@@ -123,14 +147,22 @@ async fn seal(batch: &Arc<Batch>, index: usize, settled: &Settled) -> Result<Sea
     });
     let batch = Arc::clone(batch);
     let work = move || match batch.ops.get(index) {
-        Some(PendingOp::Put(pending)) => Ok(pending.seal(&meta, is_new, &*batch.seal)?.into_owned()),
+        Some(PendingOp::Put(pending)) => {
+            Ok(pending.seal(&meta, is_new, &*batch.seal)?.into_owned())
+        }
         _ => Err(StoreError::Corrupt("a put is no put".to_owned())),
     };
-    rows::open(size, work).await.map_err(|failure| failure.error)?
+    rows::open(size, work)
+        .await
+        .map_err(|failure| failure.error)?
 }
 
 /// Applies one batch of any operations in its own transaction.
-pub(super) async fn alone(db: &Db, batch: &Arc<Batch>, outbox: &Outbox) -> Outcome<Result<Vec<Written>>> {
+pub(super) async fn alone(
+    db: &Db,
+    batch: &Arc<Batch>,
+    outbox: &Outbox,
+) -> Outcome<Result<Vec<Written>>> {
     // A delete of everything takes its time.
     let began = outbox.commits();
     db.begin().await?;
@@ -144,7 +176,17 @@ pub(super) async fn alone(db: &Db, batch: &Arc<Batch>, outbox: &Outbox) -> Outco
                 wide::spaces_of(db, delete).await?
             }
             PendingOp::Evict { kind, bytes, limit } => {
-                wide::too_large(db, &held, Excess { kind: *kind, bytes: *bytes, limit: *limit }).await?.0
+                wide::too_large(
+                    db,
+                    &held,
+                    Excess {
+                        kind: *kind,
+                        bytes: *bytes,
+                        limit: *limit,
+                    },
+                )
+                .await?
+                .0
             }
             _ => Vec::new(),
         });
@@ -199,9 +241,21 @@ async fn step(
             work.deletes.push(delete.clone());
             Written::Deleted(wide::delete(db, work, delete).await?)
         }
-        PendingOp::Sweep(limit) => Written::Deleted(wide::sweep(db, work, batch.now, *limit).await?),
+        PendingOp::Sweep(limit) => {
+            Written::Deleted(wide::sweep(db, work, batch.now, *limit).await?)
+        }
         PendingOp::Evict { kind, bytes, limit } => Written::Deleted(
-            wide::evict(db, work, Excess { kind: *kind, bytes: *bytes, limit: *limit }, &batch.reads).await?,
+            wide::evict(
+                db,
+                work,
+                Excess {
+                    kind: *kind,
+                    bytes: *bytes,
+                    limit: *limit,
+                },
+                &batch.reads,
+            )
+            .await?,
         ),
     }))
 }
@@ -209,14 +263,25 @@ async fn step(
 /// Drops expired rows, then others if the kind allows it, until a put fits.
 ///
 /// Stops when nothing is left to drop.
-async fn make_room(db: &Db, work: &mut Work, batch: &Batch, kind: Kind, settled: &Settled) -> Outcome<()> {
+async fn make_room(
+    db: &Db,
+    work: &mut Work,
+    batch: &Batch,
+    kind: Kind,
+    settled: &Settled,
+) -> Outcome<()> {
     write_rows(db, work).await?;
     let ((space, key), quota) = (&settled.place, batch.quotas.of(kind));
     wide::drop_ended(db, work, *space, key, batch.now).await?;
     locked::look(db, work, &settled.place).await?;
     while kind.makes_room() && work.check(settled, quota).is_err() {
         let (rows, bytes) = work.excess(settled, quota);
-        let need = Need { rows, bytes, limit: usize::MAX, neighbours: NEIGHBOURS };
+        let need = Need {
+            rows,
+            bytes,
+            limit: usize::MAX,
+            neighbours: NEIGHBOURS,
+        };
         if wide::drop_from(db, work, (*space, key), need, &batch.reads).await? == 0 {
             break;
         }
@@ -231,7 +296,13 @@ async fn write_rows(db: &Db, work: &mut Work) -> Outcome<()> {
     Ok(())
 }
 
-async fn look_again(db: &Db, work: &mut Work, namespace: &Namespace, kind: Kind, key: &str) -> Outcome<()> {
+async fn look_again(
+    db: &Db,
+    work: &mut Work,
+    namespace: &Namespace,
+    kind: Kind,
+    key: &str,
+) -> Outcome<()> {
     let place: Option<RowKey> = work.place(namespace, kind, key);
     match place.filter(|place| !work.slots.contains_key(place)) {
         Some(place) => locked::look(db, work, &place).await,
@@ -239,13 +310,20 @@ async fn look_again(db: &Db, work: &mut Work, namespace: &Namespace, kind: Kind,
     }
 }
 
-/// Commits, or gives up a transaction that would change nothing. It began after so many commits of deletes.
+/// Commits, or gives up a transaction that would change nothing. It began after so many commits of
+/// deletes.
 async fn commit(db: &Db, work: &Work, outbox: &Outbox, began: u64) -> Outcome<()> {
-    if work.deletes.is_empty() && work.gone.is_empty() && work.spaces.values().all(|space| !space.changed) {
+    if work.deletes.is_empty()
+        && work.gone.is_empty()
+        && work.spaces.values().all(|space| !space.changed)
+    {
         db.rollback().await?;
         return Ok(());
     }
-    let notice = (!work.deletes.is_empty()).then(|| Notice { origin: outbox.id, payload: payload(&work.deletes) });
+    let notice = (!work.deletes.is_empty()).then(|| Notice {
+        origin: outbox.id,
+        payload: payload(&work.deletes),
+    });
     let transaction = flush::commit(db, work, notice.as_ref()).await?;
     if notice.is_some() {
         outbox.committed(began, transaction);

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use deadpool_postgres::{Connect, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
+use deadpool_postgres::{
+    Connect, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts,
+};
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::MakeTlsConnect;
@@ -40,12 +42,13 @@ pub(super) const READS: usize = 3;
 pub(super) type Asking<'c, T> = Pin<Box<dyn Future<Output = Outcome<T>> + Send + 'c>>;
 
 /// One half of a connection: it moves bytes and hands out what the server says by itself.
-pub(super) type PgConnection = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+pub(super) type PgConnection =
+    Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
 /// Makes connections.
 ///
-/// A direct session gets its settings as options of the start. A pooler in transaction mode refuses those, or drops
-/// them; the first connection finds that out.
+/// A direct session gets its settings as options of the start. A pooler in transaction mode refuses
+/// those, or drops them; the first connection finds that out.
 #[derive(Clone)]
 pub(super) struct Dialer {
     /// For a direct session, with the settings.
@@ -65,17 +68,24 @@ helmdeck_core::redacted_debug!(Dialer);
 /// Setting without effect on the server: a session that knows it got its other settings too.
 const MARKER: &str = "helmdeck.session";
 
-/// Returns the settings of every session. Every query has one right plan, whatever the statistics say: from an index
-/// to the rows that it names.
+/// Returns the settings of every session. Every query has one right plan, whatever the statistics
+/// say: from an index to the rows that it names.
 fn settings(config: &config::Config) -> Vec<(String, String)> {
-    let planner = ["seqscan", "sort", "hashjoin", "mergejoin"].map(|of| (format!("enable_{of}"), "off".to_owned()));
+    let planner = ["seqscan", "sort", "hashjoin", "mergejoin"]
+        .map(|of| (format!("enable_{of}"), "off".to_owned()));
     let set = |name: &str, value: u128| (name.to_owned(), value.to_string());
     let mut settings = vec![
         set("statement_timeout", STATEMENT_TIMEOUT.as_millis()),
         // 0 would be without end.
         set("lock_timeout", config.busy_timeout.as_millis().max(1)),
-        set("idle_in_transaction_session_timeout", (2 * PATIENCE).as_millis()),
-        ("plan_cache_mode".to_owned(), "force_generic_plan".to_owned()),
+        set(
+            "idle_in_transaction_session_timeout",
+            (2 * PATIENCE).as_millis(),
+        ),
+        (
+            "plan_cache_mode".to_owned(),
+            "force_generic_plan".to_owned(),
+        ),
         ("jit".to_owned(), "off".to_owned()),
     ];
     settings.extend(planner);
@@ -96,23 +106,39 @@ impl Dialer {
         if plain.get_tcp_user_timeout().is_none() {
             plain.tcp_user_timeout(SILENCE);
         }
-        plain.keepalives_idle(SILENCE / 3).keepalives_interval(SILENCE / 3).keepalives_retries(2);
+        plain
+            .keepalives_idle(SILENCE / 3)
+            .keepalives_interval(SILENCE / 3)
+            .keepalives_retries(2);
         let mut all = target.settings()?;
         all.extend(settings(config));
         let quoted = |text: &str| text.replace('\'', "''");
-        let set = all.iter().map(|(name, value)| format!("set_config('{}', '{}', true)", quoted(name), quoted(value)));
+        let set = all.iter().map(|(name, value)| {
+            format!("set_config('{}', '{}', true)", quoted(name), quoted(value))
+        });
         let beginning = format!("BEGIN; SELECT {}", set.collect::<Vec<_>>().join(", ")).into();
         all.push((MARKER.to_owned(), "1".to_owned()));
         let escaped = |text: &str| text.replace('\\', "\\\\").replace(' ', "\\ ");
-        let options = all.iter().map(|(name, value)| format!("-c {}={}", escaped(name), escaped(value)));
+        let options = all
+            .iter()
+            .map(|(name, value)| format!("-c {}={}", escaped(name), escaped(value)));
         let mut direct = plain.clone();
         direct.options(options.collect::<Vec<_>>().join(" "));
         let listen = config.postgres.listen;
         let is_pooled = Arc::new(AtomicBool::new(listen == Listen::Off));
-        Ok(Self { direct, plain, tls: tls::connector(&target.protection)?, beginning, timeout, listen, is_pooled })
+        Ok(Self {
+            direct,
+            plain,
+            tls: tls::connector(&target.protection)?,
+            beginning,
+            timeout,
+            listen,
+            is_pooled,
+        })
     }
 
-    /// Returns whether sessions have no state of their own: transactions bring their settings along.
+    /// Returns whether sessions have no state of their own: transactions bring their settings
+    /// along.
     pub(super) fn is_pooled(&self) -> bool {
         self.is_pooled.load(Ordering::Acquire)
     }
@@ -153,13 +179,19 @@ impl Dialer {
         let manager = Manager::from_connect(
             self.plain.clone(),
             self.clone(),
-            ManagerConfig { recycling_method: RecyclingMethod::Fast },
+            ManagerConfig {
+                recycling_method: RecyclingMethod::Fast,
+            },
         );
         let limit = Some(self.timeout);
         Pool::builder(manager)
             .max_size(size)
             .runtime(Runtime::Tokio1)
-            .timeouts(Timeouts { wait: limit, create: limit, recycle: limit })
+            .timeouts(Timeouts {
+                wait: limit,
+                create: limit,
+                recycle: limit,
+            })
             .build()
             .map_err(|_| unavailable("there is no runtime to connect with".to_owned()))
     }
@@ -194,14 +226,19 @@ impl Dialer {
 /// Returns whether a pooler refused the options of the start, which it cannot keep.
 fn is_refused_setting(error: &Error) -> bool {
     error.as_db_error().is_some_and(|error| {
-        *error.code() == SqlState::PROTOCOL_VIOLATION && error.message().contains("startup parameter")
+        *error.code() == SqlState::PROTOCOL_VIOLATION
+            && error.message().contains("startup parameter")
     })
 }
 
 /// Returns whether the session got its settings.
 async fn has_settings(client: &Client) -> Result<bool, Error> {
-    let found = client.simple_query(&format!("SELECT current_setting('{MARKER}', true)")).await?;
-    Ok(found.iter().any(|message| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("1"))))
+    let found = client
+        .simple_query(&format!("SELECT current_setting('{MARKER}', true)"))
+        .await?;
+    Ok(found
+        .iter()
+        .any(|message| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("1"))))
 }
 
 impl Connect for Dialer {
@@ -228,11 +265,19 @@ impl Connect for Dialer {
 pub(super) async fn take(pool: &Pool) -> Outcome<Object> {
     pool.get().await.map_err(|error| match error {
         PoolError::Backend(error) => match Failure::from(error) {
-            failure @ Failure { remedy: Remedy::Operator, .. } => failure,
-            failure => Failure { remedy: Remedy::None, ..failure },
+            failure @ Failure {
+                remedy: Remedy::Operator,
+                ..
+            } => failure,
+            failure => Failure {
+                remedy: Remedy::None,
+                ..failure
+            },
         },
         PoolError::Closed => StoreError::Closed.into(),
-        PoolError::Timeout(_) => Failure::timeout("waiting for a connection to the PostgreSQL server"),
+        PoolError::Timeout(_) => {
+            Failure::timeout("waiting for a connection to the PostgreSQL server")
+        }
         PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => {
             unavailable("no connection could be made".to_owned()).into()
         }

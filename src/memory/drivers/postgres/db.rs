@@ -1,7 +1,8 @@
-//! Statements over a pooled connection, the same for a direct session and for a pooler in transaction mode.
+//! Statements over a pooled connection, the same for a direct session and for a pooler in
+//! transaction mode.
 //!
-//! A direct session keeps its settings and named statements. Behind a pooler each transaction may run on another
-//! server connection: it brings its settings along, and its statements have no name.
+//! A direct session keeps its settings and named statements. Behind a pooler each transaction may
+//! run on another server connection: it brings its settings along, and its statements have no name.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -86,7 +87,10 @@ impl Database {
     /// # Errors
     /// `Unavailable` if there is no runtime.
     pub(super) fn new(dialer: Dialer, size: usize) -> Result<Self> {
-        Ok(Self { pool: dialer.pool(size)?, dialer })
+        Ok(Self {
+            pool: dialer.pool(size)?,
+            dialer,
+        })
     }
 
     pub(super) const fn dialer(&self) -> &Dialer {
@@ -103,7 +107,11 @@ impl Database {
         let connection = self.object().await?;
         // Known only now: the first connection finds it out.
         let settings = self.dialer.is_pooled().then(|| self.dialer.beginning());
-        Ok(Db { connection, settings, has_begun: AtomicBool::new(false) })
+        Ok(Db {
+            connection,
+            settings,
+            has_begun: AtomicBool::new(false),
+        })
     }
 
     /// Reads over a connection, and retries on another one if it is lost.
@@ -112,7 +120,10 @@ impl Database {
     pub(super) async fn read<T>(&self, ask: impl for<'c> Fn(&'c Db) -> Asking<'c, T>) -> Result<T> {
         for _ in 1..READS {
             match self.read_once(&ask).await {
-                Err(Failure { remedy: Remedy::Again | Remedy::Reconnect, .. }) => {}
+                Err(Failure {
+                    remedy: Remedy::Again | Remedy::Reconnect,
+                    ..
+                }) => {}
                 outcome => return outcome.map_err(|failure| failure.error),
             }
         }
@@ -156,24 +167,37 @@ enum Form {
 
 impl<'p> Ready<'p> {
     fn values(&self) -> Vec<&'p (dyn ToSql + Sync)> {
-        self.params.iter().map(|param| *param as &(dyn ToSql + Sync)).collect()
+        self.params
+            .iter()
+            .map(|param| *param as &(dyn ToSql + Sync))
+            .collect()
     }
 
     fn typed(&self) -> Vec<(&'p (dyn ToSql + Sync), Type)> {
-        self.params.iter().map(|param| (*param as &(dyn ToSql + Sync), param.sql_type())).collect()
+        self.params
+            .iter()
+            .map(|param| (*param as &(dyn ToSql + Sync), param.sql_type()))
+            .collect()
     }
 }
 
 impl Db {
     /// Prepares a statement: by name on a direct session, once per connection.
-    pub(super) async fn ready<'p>(&self, sql: &'static str, params: &[&'p dyn Param]) -> Outcome<Ready<'p>> {
+    pub(super) async fn ready<'p>(
+        &self,
+        sql: &'static str,
+        params: &[&'p dyn Param],
+    ) -> Outcome<Ready<'p>> {
         let form = if self.settings.is_some() {
             Form::Unnamed(sql)
         } else {
             let types: Vec<Type> = params.iter().map(|param| param.sql_type()).collect();
             Form::Named(self.connection.prepare_typed_cached(sql, &types).await?)
         };
-        Ok(Ready { form, params: params.to_vec() })
+        Ok(Ready {
+            form,
+            params: params.to_vec(),
+        })
     }
 
     /// Sends a statement when first polled, and returns its rows.
@@ -193,20 +217,30 @@ impl Db {
     }
 
     /// Returns the rows of a statement.
-    pub(super) async fn query(&self, sql: &'static str, params: &[&dyn Param]) -> Outcome<Vec<Row>> {
+    pub(super) async fn query(
+        &self,
+        sql: &'static str,
+        params: &[&dyn Param],
+    ) -> Outcome<Vec<Row>> {
         let ready = self.ready(sql, params).await?;
         Ok(self.alone(self.rows(&ready)).await?)
     }
 
     /// Returns the first row of a statement, if there is one.
-    pub(super) async fn query_opt(&self, sql: &'static str, params: &[&dyn Param]) -> Outcome<Option<Row>> {
+    pub(super) async fn query_opt(
+        &self,
+        sql: &'static str,
+        params: &[&dyn Param],
+    ) -> Outcome<Option<Row>> {
         Ok(self.query(sql, params).await?.into_iter().next())
     }
 
     /// Returns the first row of a statement that always has one.
     pub(super) async fn query_one(&self, sql: &'static str, params: &[&dyn Param]) -> Outcome<Row> {
         let row = self.query_opt(sql, params).await?;
-        row.ok_or_else(|| unavailable("the PostgreSQL server answered without a row".to_owned()).into())
+        row.ok_or_else(|| {
+            unavailable("the PostgreSQL server answered without a row".to_owned()).into()
+        })
     }
 
     /// Runs a statement, and returns how many rows it changed.
@@ -215,15 +249,19 @@ impl Db {
         Ok(self.alone(self.run(&ready)).await?)
     }
 
-    /// Sends a statement; behind a pooler in a transaction of its own, in the same round trip, unless one has begun.
+    /// Sends a statement; behind a pooler in a transaction of its own, in the same round trip,
+    /// unless one has begun.
     pub(super) async fn alone<T>(
         &self,
         sent: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, tokio_postgres::Error> {
-        let Some(settings) = self.settings.as_deref().filter(|_| !self.has_begun()) else { return sent.await };
+        let Some(settings) = self.settings.as_deref().filter(|_| !self.has_begun()) else {
+            return sent.await;
+        };
         // All three are sent at once, so a caller that stops waiting leaves no transaction open.
         let begin = self.connection.batch_execute(settings);
-        let (began, answer, ended) = join3(begin, sent, self.connection.batch_execute("COMMIT")).await;
+        let (began, answer, ended) =
+            join3(begin, sent, self.connection.batch_execute("COMMIT")).await;
         began?;
         let answer = answer?;
         ended?;
@@ -237,7 +275,9 @@ impl Db {
     /// Begins a transaction; sends it when first polled.
     pub(super) async fn begin(&self) -> Result<(), tokio_postgres::Error> {
         self.has_begun.store(true, Ordering::Release);
-        self.connection.batch_execute(self.settings.as_deref().unwrap_or("BEGIN")).await
+        self.connection
+            .batch_execute(self.settings.as_deref().unwrap_or("BEGIN"))
+            .await
     }
 
     /// Commits the transaction; sends it when first polled.
@@ -264,13 +304,15 @@ impl Db {
 
     /// Ends the transaction of what failed, and gives the connection back if it is still good.
     pub(super) async fn give_back<T>(self, outcome: Outcome<T>) -> Outcome<T> {
-        self.give_back_until(Instant::now() + PATIENCE, outcome).await
+        self.give_back_until(Instant::now() + PATIENCE, outcome)
+            .await
     }
 
     /// As [`Db::give_back`], with a deadline for the end of the transaction.
     pub(super) async fn give_back_until<T>(self, end: Instant, outcome: Outcome<T>) -> Outcome<T> {
         if let Err(failure) = &outcome
-            && (failure.is_of_connection() || !matches!(timeout_at(end, self.rollback()).await, Ok(Ok(()))))
+            && (failure.is_of_connection()
+                || !matches!(timeout_at(end, self.rollback()).await, Ok(Ok(()))))
         {
             self.discard();
         }

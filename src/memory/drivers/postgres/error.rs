@@ -1,6 +1,7 @@
 //! Maps PostgreSQL errors to store errors, and decides whether a transaction may be retried.
 //!
-//! Messages are the first line and the code of the server's error. Details are left out because they can hold values.
+//! Messages are the first line and the code of the server's error. Details are left out because
+//! they can hold values.
 
 use std::error::Error as _;
 
@@ -38,7 +39,10 @@ pub type Outcome<T> = Result<T, Failure>;
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self { error, remedy: Remedy::None }
+        Self {
+            error,
+            remedy: Remedy::None,
+        }
     }
 }
 
@@ -46,7 +50,10 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error.as_db_error() {
             Some(db) => Self::of_server(db),
-            None => Self { error: unavailable(with_causes(&error)), remedy: Remedy::Reconnect },
+            None => Self {
+                error: unavailable(with_causes(&error)),
+                remedy: Remedy::Reconnect,
+            },
         }
     }
 }
@@ -54,7 +61,10 @@ impl From<Error> for Failure {
 impl Failure {
     /// Makes the failure of something that took too long; its connection is of no use any more.
     pub(super) fn timeout(what: &str) -> Self {
-        Self { error: unavailable(format!("{what} took too long")), remedy: Remedy::Discard }
+        Self {
+            error: unavailable(format!("{what} took too long")),
+            remedy: Remedy::Discard,
+        }
     }
 
     /// Returns whether the connection must not be used again.
@@ -70,7 +80,10 @@ impl Failure {
             return self;
         }
         Self {
-            error: unavailable(format!("whether the write was done is not known: {}", self.error)),
+            error: unavailable(format!(
+                "whether the write was done is not known: {}",
+                self.error
+            )),
             remedy: Remedy::Discard,
         }
     }
@@ -85,12 +98,24 @@ impl Failure {
             message.push_str(POOLER);
         }
         let remedy = match code.code().get(..2).unwrap_or_default() {
-            _ if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) => Remedy::Again,
-            // Shut down or starting; a server that became read-only after a failover; a statement prepared before a
-            // change.
+            _ if [
+                SqlState::T_R_SERIALIZATION_FAILURE,
+                SqlState::T_R_DEADLOCK_DETECTED,
+            ]
+            .contains(code) =>
+            {
+                Remedy::Again
+            }
+            // Shut down or starting; a server that became read-only after a failover; a statement
+            // prepared before a change.
             "08" => Remedy::Reconnect,
             "57" if *code != SqlState::QUERY_CANCELED => Remedy::Reconnect,
-            _ if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::FEATURE_NOT_SUPPORTED].contains(code) => {
+            _ if [
+                SqlState::READ_ONLY_SQL_TRANSACTION,
+                SqlState::FEATURE_NOT_SUPPORTED,
+            ]
+            .contains(code) =>
+            {
                 Remedy::Reconnect
             }
             _ if is_of_pooler(code) => Remedy::Operator,
@@ -100,7 +125,8 @@ impl Failure {
         };
         let error = match code.code().get(..2).unwrap_or_default() {
             _ if remedy != Remedy::None => unavailable(message),
-            // A missing table, a wrong type or a broken rule: the tables are not those that this driver makes.
+            // A missing table, a wrong type or a broken rule: the tables are not those that this
+            // driver makes.
             "22" | "23" | "42" | "XX" => StoreError::Corrupt(message),
             _ => unavailable(message),
         };
@@ -110,7 +136,10 @@ impl Failure {
 
 /// Makes an [`StoreError::Unavailable`] of a text that holds no secret.
 pub(super) const fn unavailable(message: String) -> StoreError {
-    StoreError::Unavailable { message, source: None }
+    StoreError::Unavailable {
+        message,
+        source: None,
+    }
 }
 
 /// Message for the operator if a connection pooler is in the way.
@@ -121,7 +150,11 @@ const POOLER: &str = ": this looks like a connection pooler in transaction mode 
 ///
 /// Only a pooler that shares a connection causes that.
 fn is_of_pooler(code: &SqlState) -> bool {
-    [SqlState::DUPLICATE_PSTATEMENT, SqlState::INVALID_SQL_STATEMENT_NAME].contains(code)
+    [
+        SqlState::DUPLICATE_PSTATEMENT,
+        SqlState::INVALID_SQL_STATEMENT_NAME,
+    ]
+    .contains(code)
 }
 
 /// An error of the connection says little by itself: `error connecting to server`.
@@ -146,11 +179,20 @@ mod tests {
             ("26000", "prepared statement \"s3\" does not exist"),
         ] {
             let failure = Failure::of_code(&SqlState::from_code(code), message);
-            assert!(failure.error.is_temporary() && failure.remedy == Remedy::Operator, "{failure:?}");
+            assert!(
+                failure.error.is_temporary() && failure.remedy == Remedy::Operator,
+                "{failure:?}"
+            );
             let text = failure.error.to_string();
-            assert!(text.contains("PgBouncer") && text.contains("memory.listen") && text.contains(code), "{text}");
+            assert!(
+                text.contains("PgBouncer") && text.contains("memory.listen") && text.contains(code),
+                "{text}"
+            );
         }
         let damaged = Failure::of_code(&SqlState::UNDEFINED_TABLE, "relation does not exist");
-        assert!(matches!(damaged.error, StoreError::Corrupt(_)) && !damaged.error.to_string().contains("PgBouncer"));
+        assert!(
+            matches!(damaged.error, StoreError::Corrupt(_))
+                && !damaged.error.to_string().contains("PgBouncer")
+        );
     }
 }

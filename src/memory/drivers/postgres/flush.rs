@@ -202,8 +202,9 @@ impl<'p> Script<'p> {
         }
         // Futures send when they are first polled, and they are polled in this order.
         let sent = join_all(ready.iter().map(|ready| db.rows(ready)));
-        let last =
-            |done: Vec<Result<Vec<Row>, tokio_postgres::Error>>| done.into_iter().try_fold(Vec::new(), |_, rows| rows);
+        let last = |done: Vec<Result<Vec<Row>, tokio_postgres::Error>>| {
+            done.into_iter().try_fold(Vec::new(), |_, rows| rows)
+        };
         if !commit {
             return within(async { last(sent.await) }).await;
         }
@@ -285,7 +286,10 @@ impl<'w> Columns<'w> {
 
 /// Writes a list of texts as PostgreSQL reads a `bytea[]`: `{"\\x6162"}`.
 fn list(texts: &[String]) -> String {
-    let items: Vec<String> = texts.iter().map(|text| format!("\"\\\\x{}\"", hex(text.as_bytes()))).collect();
+    let items: Vec<String> = texts
+        .iter()
+        .map(|text| format!("\"\\\\x{}\"", hex(text.as_bytes())))
+        .collect();
     format!("{{{}}}", items.join(","))
 }
 
@@ -310,7 +314,10 @@ impl<'w> Changes<'w> {
         places.sort_unstable_by_key(|(place, _)| *place);
         for (place, slot) in places {
             let (space, key) = place;
-            let stored = slot.stored.as_ref().filter(|_| !matches!(slot.next, Next::Same));
+            let stored = slot
+                .stored
+                .as_ref()
+                .filter(|_| !matches!(slot.next, Next::Same));
             if let Some(stored) = stored {
                 *changes.keys.entry((*space, &stored.key_id)).or_default() -= 1;
             }
@@ -320,12 +327,19 @@ impl<'w> Changes<'w> {
                     changes.deletes.1.push(key.as_bytes());
                 }
                 (stored, Next::Fresh(fresh)) => {
-                    *changes.keys.entry((*space, &fresh.sealed.key_id)).or_default() += 1;
+                    *changes
+                        .keys
+                        .entry((*space, &fresh.sealed.key_id))
+                        .or_default() += 1;
                     if let Some(stored) = stored {
-                        changes.updates.push((*space, key), &fresh.meta, &fresh.sealed)?;
+                        changes
+                            .updates
+                            .push((*space, key), &fresh.meta, &fresh.sealed)?;
                         changes.updates.old_tags.push(list(&stored.tags));
                     } else {
-                        changes.inserts.push((*space, key), &fresh.meta, &fresh.sealed)?;
+                        changes
+                            .inserts
+                            .push((*space, key), &fresh.meta, &fresh.sealed)?;
                     }
                 }
                 _ => {}
@@ -335,30 +349,61 @@ impl<'w> Changes<'w> {
         Ok(changes)
     }
 
-    /// Adds what changes rows. With counters, they are part of its last statement where that saves one; the result
-    /// says which of them still have to be written.
-    fn add_to<'p>(&'p self, script: &mut Script<'p>, counted: Option<&'p Counted<'_>>) -> Uncounted {
-        let Self { deletes, updates, inserts, .. } = self;
+    /// Adds what changes rows. With counters, they are part of its last statement where that saves
+    /// one; the result says which of them still have to be written.
+    fn add_to<'p>(
+        &'p self,
+        script: &mut Script<'p>,
+        counted: Option<&'p Counted<'_>>,
+    ) -> Uncounted {
+        let Self {
+            deletes,
+            updates,
+            inserts,
+            ..
+        } = self;
         script.add(!deletes.0.is_empty(), DELETE, &[&deletes.0, &deletes.1]);
         let mut update = updates.params().to_vec();
         update.push(&updates.old_tags);
         let (updates, has_inserts) = (!updates.spaces.is_empty(), !inserts.spaces.is_empty());
         match counted {
             Some(counted) if has_inserts => {
-                let insert = [&inserts.params()[..], &counted.spaces()[..], &counted.keys()[..]].concat();
-                script.add(updates, UPDATE_INSERT_COUNTED, &[&update[..], &insert[..]].concat());
+                let insert = [
+                    &inserts.params()[..],
+                    &counted.spaces()[..],
+                    &counted.keys()[..],
+                ]
+                .concat();
+                script.add(
+                    updates,
+                    UPDATE_INSERT_COUNTED,
+                    &[&update[..], &insert[..]].concat(),
+                );
                 script.add(!updates, INSERT_COUNTED, &insert);
-                Uncounted { spaces: false, keys: false }
+                Uncounted {
+                    spaces: false,
+                    keys: false,
+                }
             }
             Some(counted) if updates => {
-                script.add(true, UPDATE_COUNTED, &[&update[..], &counted.spaces()[..]].concat());
-                Uncounted { spaces: false, keys: !counted.key_ids.is_empty() }
+                script.add(
+                    true,
+                    UPDATE_COUNTED,
+                    &[&update[..], &counted.spaces()[..]].concat(),
+                );
+                Uncounted {
+                    spaces: false,
+                    keys: !counted.key_ids.is_empty(),
+                }
             }
             counted => {
                 script.add(updates, UPDATE, &update);
                 script.add(has_inserts, INSERT, &inserts.params());
                 let keys = counted.is_some_and(|counted| !counted.key_ids.is_empty());
-                Uncounted { spaces: counted.is_some_and(|counted| !counted.ids.is_empty()), keys }
+                Uncounted {
+                    spaces: counted.is_some_and(|counted| !counted.ids.is_empty()),
+                    keys,
+                }
             }
         }
     }
@@ -383,7 +428,11 @@ struct Counted<'w> {
 
 impl<'w> Counted<'w> {
     fn of(work: &Work, changes: &Changes<'w>) -> Self {
-        let changed: Vec<_> = work.spaces.iter().filter(|(_, space)| space.changed).collect();
+        let changed: Vec<_> = work
+            .spaces
+            .iter()
+            .filter(|(_, space)| space.changed)
+            .collect();
         let mut keys: Vec<_> = changes.keys.iter().collect();
         keys.sort_unstable();
         Self {
@@ -414,7 +463,11 @@ pub(super) async fn rows(db: &Db, work: &Work) -> Outcome<()> {
 }
 
 /// Writes everything and commits. Returns the transaction of the notice.
-pub(super) async fn commit(db: &Db, work: &Work, notice: Option<&Notice>) -> Outcome<Option<Transaction>> {
+pub(super) async fn commit(
+    db: &Db,
+    work: &Work,
+    notice: Option<&Notice>,
+) -> Outcome<Option<Transaction>> {
     let changes = Changes::of(work)?;
     let counted = Counted::of(work, &changes);
     let mut script = Script::default();
@@ -423,12 +476,22 @@ pub(super) async fn commit(db: &Db, work: &Work, notice: Option<&Notice>) -> Out
     script.add(left.keys, COUNT_KEYS, &counted.keys());
     let has_lost = counted.key_rows.iter().any(|rows| *rows < 0);
     script.add(has_lost, TIDY_KEYS, &[&counted.key_spaces]);
-    let empty: Vec<i64> = work.spaces.iter().filter(|(_, space)| space.rows == 0).map(|(id, _)| *id).collect();
+    let empty: Vec<i64> = work
+        .spaces
+        .iter()
+        .filter(|(_, space)| space.rows == 0)
+        .map(|(id, _)| *id)
+        .collect();
     script.add(!empty.is_empty(), TIDY_SPACES, &[&empty]);
     if let Some(notice) = notice {
         script.add(true, ANNOUNCE, &[&notice.origin, &notice.payload]);
     }
     let last = script.run(db, true).await?;
     let announced = last.first().filter(|_| notice.is_some());
-    Ok(announced.and_then(|row| Some(Transaction { id: get(row, 0)?, server: server_run(row, 1)? })))
+    Ok(announced.and_then(|row| {
+        Some(Transaction {
+            id: get(row, 0)?,
+            server: server_run(row, 1)?,
+        })
+    }))
 }

@@ -1,7 +1,9 @@
-//! Watcher of the outbox: reads it at an interval, and at once when another replica sends a wake-up.
+//! Watcher of the outbox: reads it at an interval, and at once when another replica sends a
+//! wake-up.
 //!
-//! On a direct session one connection listens, reads and sends wake-ups, outside of any write. It holds the advisory
-//! lock that shows that this process is alive. Behind a pooler the outbox is read over the pool.
+//! On a direct session one connection listens, reads and sends wake-ups, outside of any write. It
+//! holds the advisory lock that shows that this process is alive. Behind a pooler the outbox is
+//! read over the pool.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -27,7 +29,8 @@ const READ_EVERY: Duration = Duration::from_millis(10);
 
 /// How long the outbox may be unread before subscribers must assume that anything changed.
 ///
-/// An answer in memory outlives a delete by at most a second, also if the database is lost right after the delete.
+/// An answer in memory outlives a delete by at most a second, also if the database is lost right
+/// after the delete.
 const MAX_UNREAD: Duration = Duration::from_millis(700);
 
 /// How often old rows are swept.
@@ -63,8 +66,15 @@ impl Watcher {
             return Ok(None);
         }
         let (client, line) = self.dialer.dial().await?;
-        let mut session = Session { client, line, is_woken: false };
-        let greeting = format!("LISTEN {}; SELECT pg_advisory_lock({})", self.outbox.channel, self.outbox.id);
+        let mut session = Session {
+            client,
+            line,
+            is_woken: false,
+        };
+        let greeting = format!(
+            "LISTEN {}; SELECT pg_advisory_lock({})",
+            self.outbox.channel, self.outbox.id
+        );
         session.greet(&greeting, self.outbox.id).await?;
         Ok(Some(session))
     }
@@ -84,7 +94,11 @@ impl Watcher {
                 None if self.dialer.is_pooled() => self.poll().await,
                 None => Ok(()),
             };
-            pause = if began.elapsed() > AGAIN.1 { AGAIN.0 } else { (2 * pause).min(AGAIN.1) };
+            pause = if began.elapsed() > AGAIN.1 {
+                AGAIN.0
+            } else {
+                (2 * pause).min(AGAIN.1)
+            };
             tokio::time::sleep(pause).await;
             let connected = self.connect().await.map(|connected| session = connected);
             if let Err(failure) = ended.and(connected) {
@@ -102,7 +116,9 @@ impl Watcher {
             db.give_back(outcome).await?;
             let next_read = Instant::now() + self.interval;
             while Instant::now() < next_read
-                && tokio::time::timeout_at(next_read, self.outbox.written.notified()).await.is_ok()
+                && tokio::time::timeout_at(next_read, self.outbox.written.notified())
+                    .await
+                    .is_ok()
             {
                 let db = self.database.take().await?;
                 let outcome = within(db.query(WAKE, &[&self.outbox.channel, &id])).await;
@@ -121,7 +137,12 @@ impl Watcher {
             let read_at = Instant::now();
             // Until the next read is due: by the interval, or sooner by a wake-up.
             loop {
-                let next_read = read_at + if session.is_woken { READ_EVERY } else { self.interval };
+                let next_read = read_at
+                    + if session.is_woken {
+                        READ_EVERY
+                    } else {
+                        self.interval
+                    };
                 let next_send = sent_at.map_or(read_at, |at| at + SEND_EVERY);
                 tokio::select! {
                     woken = session.next(self.outbox.id) => session.is_woken |= woken?,
@@ -141,8 +162,18 @@ impl Watcher {
         let (from, sent) = (self.outbox.cursor(), std::time::Instant::now());
         let (sql, params) = from.read();
         let id = self.outbox.id;
-        let Session { client, line, is_woken } = session;
-        let found = within(move_while(line, is_woken, id, client.query_typed(sql, &params))).await?;
+        let Session {
+            client,
+            line,
+            is_woken,
+        } = session;
+        let found = within(move_while(
+            line,
+            is_woken,
+            id,
+            client.query_typed(sql, &params),
+        ))
+        .await?;
         self.outbox.accept(&from, NewRows::of(&found)?, sent);
         Ok(())
     }
@@ -150,8 +181,18 @@ impl Watcher {
     async fn wake(&self, session: &mut Session) -> Outcome<()> {
         let (channel, id) = (self.outbox.channel.as_str(), self.outbox.id.to_string());
         let params: [(&(dyn ToSql + Sync), Type); 2] = [(&channel, Type::TEXT), (&id, Type::TEXT)];
-        let Session { client, line, is_woken } = session;
-        within(move_while(line, is_woken, self.outbox.id, client.execute_typed(WAKE, &params))).await?;
+        let Session {
+            client,
+            line,
+            is_woken,
+        } = session;
+        within(move_while(
+            line,
+            is_woken,
+            self.outbox.id,
+            client.execute_typed(WAKE, &params),
+        ))
+        .await?;
         Ok(())
     }
 
@@ -173,7 +214,11 @@ impl Watcher {
 
 impl Session {
     async fn greet(&mut self, sql: &str, id: i64) -> Outcome<()> {
-        let Self { client, line, is_woken } = self;
+        let Self {
+            client,
+            line,
+            is_woken,
+        } = self;
         within(move_while(line, is_woken, id, client.batch_execute(sql))).await
     }
 
@@ -183,7 +228,8 @@ impl Session {
     }
 }
 
-/// Moves the bytes of a connection until an answer is there, and notes wake-ups that arrive meanwhile.
+/// Moves the bytes of a connection until an answer is there, and notes wake-ups that arrive
+/// meanwhile.
 async fn move_while<T>(
     line: &mut PgConnection,
     is_woken: &mut bool,
@@ -203,10 +249,16 @@ async fn move_while<T>(
 async fn next(line: &mut PgConnection, id: i64) -> Outcome<bool> {
     loop {
         match poll_fn(|context| line.poll_message(context)).await {
-            Some(Ok(AsyncMessage::Notification(sent))) => return Ok(sent.payload().parse() != Ok(id)),
+            Some(Ok(AsyncMessage::Notification(sent))) => {
+                return Ok(sent.payload().parse() != Ok(id));
+            }
             Some(Ok(_)) => {}
             Some(Err(error)) => return Err(error.into()),
-            None => return Err(unavailable("the connection that listens was closed".to_owned()).into()),
+            None => {
+                return Err(
+                    unavailable("the connection that listens was closed".to_owned()).into(),
+                );
+            }
         }
     }
 }

@@ -55,10 +55,10 @@ const WITH_HAND: &str = concat!(
     " OFFSET 0) s
       CROSS JOIN LATERAL (SELECT 1 FROM memory_hands h WHERE h.space_id = s.id OFFSET 0) h"
 );
-const LOCK: &str = "SELECT id, rows, bytes FROM memory_spaces WHERE id = ANY($1) ORDER BY id FOR UPDATE";
+const LOCK: &str =
+    "SELECT id, rows, bytes FROM memory_spaces WHERE id = ANY($1) ORDER BY id FOR UPDATE";
 /// A sweep skips spaces that other transactions write into.
-const LOCK_FREE: &str =
-    "SELECT id, rows, bytes FROM memory_spaces WHERE id = ANY($1) ORDER BY id FOR UPDATE SKIP LOCKED";
+const LOCK_FREE: &str = "SELECT id, rows, bytes FROM memory_spaces WHERE id = ANY($1) ORDER BY id FOR UPDATE SKIP LOCKED";
 const MAKE: &str = "
 INSERT INTO memory_spaces (tenant, subject, kind, session)
 SELECT n.tenant, n.subject, n.kind, CASE WHEN n.session = '\\x' THEN NULL ELSE substring(n.session FROM 2) END
@@ -66,7 +66,8 @@ SELECT n.tenant, n.subject, n.kind, CASE WHEN n.session = '\\x' THEN NULL ELSE s
  ORDER BY 1, 2, 3, 4 ON CONFLICT DO NOTHING";
 /// Query of rows by name.
 ///
-/// `OFFSET 0` makes each row a separate lookup by its whole key, not a filter over the rows of its space.
+/// `OFFSET 0` makes each row a separate lookup by its whole key, not a filter over the rows of its
+/// space.
 const LOOK_NAMED: &str = concat!(
     "SELECT ",
     row_columns!(),
@@ -135,9 +136,13 @@ pub(super) async fn begin(
     let space_params = spaces.params();
     let mut row_params = places.params();
     row_params.push(&keys);
-    let (lock, look) = (db.ready(LOCK_NAMED, &space_params).await?, db.ready(LOOK_NAMED, &row_params).await?);
+    let (lock, look) = (
+        db.ready(LOCK_NAMED, &space_params).await?,
+        db.ready(LOOK_NAMED, &row_params).await?,
+    );
     for _ in 0..TRIES {
-        // Everything is sent at once, in this order; a statement sees what was committed before it began.
+        // Everything is sent at once, in this order; a statement sees what was committed before it
+        // began.
         let begin = async { if has_begun { Ok(()) } else { db.begin().await } };
         let (began, locked, looked) = join3(begin, db.rows(&lock), db.rows(&look)).await;
         began?;
@@ -145,10 +150,13 @@ pub(super) async fn begin(
         let mut work = Work::default();
         for row in &locked? {
             let id = get(row, 0).unwrap_or_default();
-            work.names.extend(rows::space(row, 3).map(|name| (name, id)));
+            work.names
+                .extend(rows::space(row, 3).map(|name| (name, id)));
             work.spaces.insert(id, space(row, 1));
         }
-        let missing = names.iter().filter(|(name, needed)| **needed && !work.names.contains_key(name));
+        let missing = names
+            .iter()
+            .filter(|(name, needed)| **needed && !work.names.contains_key(name));
         let missing = Columns::of(missing.map(|(name, _)| name));
         if missing.tenants.is_empty() {
             drop(missing);
@@ -168,13 +176,19 @@ pub(super) async fn ids(db: &Db, names: impl Iterator<Item = &Name>) -> Outcome<
 }
 
 /// Returns the spaces of cached answers in namespaces, those from which rows were evicted before.
-pub(super) async fn with_hand(db: &Db, namespaces: impl Iterator<Item = &Namespace>) -> Outcome<Vec<(i64, Namespace)>> {
+pub(super) async fn with_hand(
+    db: &Db,
+    namespaces: impl Iterator<Item = &Namespace>,
+) -> Outcome<Vec<(i64, Namespace)>> {
     let mut names = Columns::default();
     for namespace in namespaces {
         names.push(namespace, Kind::Cache);
     }
     let found = db.query(WITH_HAND, &names.params()).await?;
-    Ok(found.iter().filter_map(|row| Some((get(row, 0)?, rows::space(row, 1)?.0))).collect())
+    Ok(found
+        .iter()
+        .filter_map(|row| Some((get(row, 0)?, rows::space(row, 1)?.0)))
+        .collect())
 }
 
 fn fill(work: &mut Work, rows: &[RowName<'_>], looked: &[Row]) {
@@ -186,14 +200,27 @@ fn fill(work: &mut Work, rows: &[RowName<'_>], looked: &[Row]) {
     }
     for ((namespace, kind, key), found) in rows.iter().zip(found) {
         if let Some(place) = work.place(namespace, *kind, key) {
-            let stored = found.filter(|(space, _)| *space == place.0).map(|(_, stored)| stored);
-            work.slots.insert(place, ChangedRow { stored, next: Next::Same });
+            let stored = found
+                .filter(|(space, _)| *space == place.0)
+                .map(|(_, stored)| stored);
+            work.slots.insert(
+                place,
+                ChangedRow {
+                    stored,
+                    next: Next::Same,
+                },
+            );
         }
     }
 }
 
 /// Locks more spaces by id, and says which of them are locked now.
-pub(super) async fn lock(db: &Db, work: &mut Work, ids: &[i64], only_free: bool) -> Outcome<Vec<i64>> {
+pub(super) async fn lock(
+    db: &Db,
+    work: &mut Work,
+    ids: &[i64],
+    only_free: bool,
+) -> Outcome<Vec<i64>> {
     let sql = if only_free { LOCK_FREE } else { LOCK };
     let mut locked = Vec::new();
     for row in &db.query(sql, &[&ids]).await? {
@@ -206,19 +233,37 @@ pub(super) async fn lock(db: &Db, work: &mut Work, ids: &[i64], only_free: bool)
 
 /// Looks at a row again, after the database was written.
 pub(super) async fn look(db: &Db, work: &mut Work, place: &RowKey) -> Outcome<()> {
-    let found = db.query_opt(LOOK, &[&[place.0].as_slice(), &[place.1.as_bytes()].as_slice()]).await?;
-    work.slots.insert(place.clone(), ChangedRow { stored: found.as_ref().map(stored), next: Next::Same });
+    let found = db
+        .query_opt(
+            LOOK,
+            &[&[place.0].as_slice(), &[place.1.as_bytes()].as_slice()],
+        )
+        .await?;
+    work.slots.insert(
+        place.clone(),
+        ChangedRow {
+            stored: found.as_ref().map(stored),
+            next: Next::Same,
+        },
+    );
     Ok(())
 }
 
 /// Reads which of the requested items a row answers, counted from 1.
 fn index(row: &Row) -> usize {
-    get::<i64>(row, 0).and_then(|at| usize::try_from(at - 1).ok()).unwrap_or(usize::MAX)
+    get::<i64>(row, 0)
+        .and_then(|at| usize::try_from(at - 1).ok())
+        .unwrap_or(usize::MAX)
 }
 
 fn space(row: &Row, first: usize) -> Space {
     let bytes = get(row, first + 1).unwrap_or_default();
-    Space { rows: get(row, first).unwrap_or_default(), bytes, stored_bytes: bytes, changed: false }
+    Space {
+        rows: get(row, first).unwrap_or_default(),
+        bytes,
+        stored_bytes: bytes,
+        changed: false,
+    }
 }
 
 fn stored(row: &Row) -> DriverStore {

@@ -1,8 +1,8 @@
 //! Locks across all processes on one database: rows with an expiry, by the clock of the database.
 //!
-//! A lock is free before its expiry when the process of its owner is gone. The server knows that by the advisory lock
-//! that each process holds while it is alive. Behind a pooler in transaction mode there is no such lock (session 0):
-//! the lock of a dead process is free at its expiry.
+//! A lock is free before its expiry when the process of its owner is gone. The server knows that by
+//! the advisory lock that each process holds while it is alive. Behind a pooler in transaction mode
+//! there is no such lock (session 0): the lock of a dead process is free at its expiry.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use super::error::Outcome;
 
 /// Takes or extends a lock, in its own transaction.
 ///
-/// Taking the lock of a dead process leaves a shared advisory lock, which ends with the transaction.
+/// Taking the lock of a dead process leaves a shared advisory lock, which ends with the
+/// transaction.
 const TAKE: &str = "
 INSERT INTO memory_locks AS l (name, owner, until, session)
 SELECT $1::bytea, $2::text, micros + $3::bigint, $4::bigint
@@ -25,10 +26,18 @@ const FREE: &str = "DELETE FROM memory_locks WHERE name = $1 AND owner = $2";
 const SWEEP: &str = "DELETE FROM memory_locks WHERE until <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
 /// Takes or extends a lock; `false` if another owner has it.
-pub(super) async fn take(db: &Db, name: &str, owner: &str, hold: Duration, session: i64) -> Outcome<bool> {
+pub(super) async fn take(
+    db: &Db,
+    name: &str,
+    owner: &str,
+    hold: Duration,
+    session: i64,
+) -> Outcome<bool> {
     let name = digest(name);
     // Half the range, so that the sum with the time fits.
-    let hold = i64::try_from(hold.as_micros()).unwrap_or(i64::MAX).min(i64::MAX / 2);
+    let hold = i64::try_from(hold.as_micros())
+        .unwrap_or(i64::MAX)
+        .min(i64::MAX / 2);
     Ok(db.execute(TAKE, &[&name, &owner, &hold, &session]).await? > 0)
 }
 

@@ -1,7 +1,7 @@
 //! Schema migration: runs numbered SQL files one by one, and records each in the ledger.
 //!
-//! If several replicas start it, one runs it and the others wait. A newer database and tables of another program are
-//! refused and never changed.
+//! If several replicas start it, one runs it and the others wait. A newer database and tables of
+//! another program are refused and never changed.
 
 use super::db::Db;
 use super::error::{Failure, Outcome, Remedy};
@@ -9,9 +9,18 @@ use crate::error::StoreError;
 
 /// Name and SQL, in order; the first has number 1.
 const STEPS: &[(&str, &str)] = &[
-    ("entries", include_str!("../../migrations/postgres/0001_entries.sql")),
-    ("changes", include_str!("../../migrations/postgres/0002_changes.sql")),
-    ("sieve", include_str!("../../migrations/postgres/0003_sieve.sql")),
+    (
+        "entries",
+        include_str!("../../migrations/postgres/0001_entries.sql"),
+    ),
+    (
+        "changes",
+        include_str!("../../migrations/postgres/0002_changes.sql"),
+    ),
+    (
+        "sieve",
+        include_str!("../../migrations/postgres/0003_sieve.sql"),
+    ),
 ];
 
 /// Advisory lock of a migration: the first eight bytes of "helmdeck".
@@ -38,15 +47,16 @@ const TABLES: &[&str] = &[
 /// Applies the missing steps, and returns a name that only the replicas on these tables share.
 ///
 /// # Errors
-/// `Corrupt` for tables of a newer program or of another one; `BadUrl` for a database that cannot be used;
-/// `Unavailable`.
+/// `Corrupt` for tables of a newer program or of another one; `BadUrl` for a database that cannot
+/// be used; `Unavailable`.
 pub(super) async fn apply(db: &Db) -> Outcome<String> {
     check_database(db).await?;
     if done(db).await? < STEPS.len() {
         db.begin().await?;
         // The wait for another replica may take longer than the wait for a row.
         db.batch("SET LOCAL lock_timeout = 0").await?;
-        db.query("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
+        db.query("SELECT pg_advisory_xact_lock($1)", &[&LOCK])
+            .await?;
         let done = done(db).await?;
         if done == 0 {
             db.batch(LEDGER).await?;
@@ -58,7 +68,9 @@ pub(super) async fn apply(db: &Db) -> Outcome<String> {
         }
         db.commit().await?;
     }
-    let row = db.query_one("SELECT 'memory_migrations'::regclass::oid::bigint", &[]).await?;
+    let row = db
+        .query_one("SELECT 'memory_migrations'::regclass::oid::bigint", &[])
+        .await?;
     Ok(format!("helmdeck_memory_{}", row.try_get::<_, i64>(0)?))
 }
 
@@ -75,8 +87,11 @@ async fn check_database(db: &Db) -> Outcome<()> {
     let row = db
         .query_one("SELECT current_schema() IS NOT NULL, current_setting('server_encoding'), pg_is_in_recovery()", &[])
         .await?;
-    let (has_schema, encoding, is_standby): (bool, String, bool) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-    let refuse = |why: String| Err(StoreError::BadUrl(format!("the PostgreSQL database cannot be used: {why}")).into());
+    let (has_schema, encoding, is_standby): (bool, String, bool) =
+        (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    let refuse = |why: String| {
+        Err(StoreError::BadUrl(format!("the PostgreSQL database cannot be used: {why}")).into())
+    };
     if !has_schema {
         return refuse("no schema of its search_path is there".to_owned());
     }
@@ -99,12 +114,21 @@ async fn done(db: &Db) -> Outcome<usize> {
             &[&TABLES],
         )
         .await?;
-    let Some(first) = found.first() else { return Ok(0) };
+    let Some(first) = found.first() else {
+        return Ok(0);
+    };
     let first: String = first.try_get(0)?;
     if first != "memory_migrations" {
-        return Err(StoreError::Corrupt(format!("the table {first} is one of another program")).into());
+        return Err(
+            StoreError::Corrupt(format!("the table {first} is one of another program")).into(),
+        );
     }
-    let row = db.query_one("SELECT coalesce(max(version), 0)::bigint FROM memory_migrations", &[]).await?;
+    let row = db
+        .query_one(
+            "SELECT coalesce(max(version), 0)::bigint FROM memory_migrations",
+            &[],
+        )
+        .await?;
     let (done, known): (i64, usize) = (row.try_get(0)?, STEPS.len());
     usize::try_from(done).ok().filter(|done| *done <= known).ok_or_else(|| {
         let error = StoreError::Corrupt(format!(

@@ -1,7 +1,7 @@
 //! Rows in a PostgreSQL database that several replicas share.
 //!
-//! A task writes in groups, a pool of connections reads, one connection listens. Losing the server is a temporary
-//! error; nothing has to be restarted.
+//! A task writes in groups, a pool of connections reads, one connection listens. Losing the server
+//! is a temporary error; nothing has to be restarted.
 
 mod apply;
 mod connect;
@@ -50,7 +50,9 @@ use crate::config::Config;
 use crate::driver::Driver;
 use crate::entry::{Entry, Kind, Namespace};
 use crate::error::{Result, StoreError};
-use crate::ops::{Changes, ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, Walk, Written};
+use crate::ops::{
+    Changes, ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, Walk, Written,
+};
 use crate::position::{CaughtUp, DeletePosition};
 use crate::requests::{Batch, Canary, NamespaceOwner, PendingOp, Position, Range};
 use crate::sealed::Seal;
@@ -71,7 +73,8 @@ pub struct Postgres {
     writes: mpsc::UnboundedSender<Command>,
     write_permits: Arc<Semaphore>,
     outbox: Arc<Outbox>,
-    /// The advisory lock that shows that this process is alive; 0 behind a pooler, which has no sessions.
+    /// The advisory lock that shows that this process is alive; 0 behind a pooler, which has no
+    /// sessions.
     session: i64,
     watcher: AbortHandle,
     closed: AtomicBool,
@@ -93,8 +96,8 @@ impl Postgres {
     /// Call it within a tokio runtime that has time and network. The driver uses that runtime.
     ///
     /// # Errors
-    /// `BadUrl` if the URL is not understood, or the server refuses the user or the database; `Corrupt` if the tables
-    /// are those of a newer version or another program; `Unavailable`.
+    /// `BadUrl` if the URL is not understood, or the server refuses the user or the database;
+    /// `Corrupt` if the tables are those of a newer version or another program; `Unavailable`.
     pub async fn open(url: &str, config: &Config) -> Result<Self> {
         if config.limits.key_bytes > MAX_KEY_BYTES {
             return Err(StoreError::BadUrl(format!(
@@ -105,13 +108,21 @@ impl Postgres {
         let shared = Connections::shared(url, config);
         let database = match &shared {
             Some(shared) => shared.database().clone(),
-            None => Database::new(Dialer::new(&Target::parse(url)?, config)?, config.postgres.pool_size.max(1))?,
+            None => Database::new(
+                Dialer::new(&Target::parse(url)?, config)?,
+                config.postgres.pool_size.max(1),
+            )?,
         };
         let dialer = database.dialer().clone();
         let outbox = Arc::new(Self::prepare(&database).await.map_err(at_open)?);
         dialer.check()?;
         let interval = config.postgres.watch_interval;
-        let watcher = Watcher { outbox: Arc::clone(&outbox), dialer, database: database.clone(), interval };
+        let watcher = Watcher {
+            outbox: Arc::clone(&outbox),
+            dialer,
+            database: database.clone(),
+            interval,
+        };
         let listening = watcher.connect().await.map_err(at_open)?;
         let session = if listening.is_some() { outbox.id } else { 0 };
         let watcher = tokio::spawn(watcher.run(listening)).abort_handle();
@@ -143,7 +154,9 @@ impl Postgres {
     /// As [`Postgres::open`].
     pub async fn exists(url: &str, config: &Config) -> Result<bool> {
         let look = async {
-            let db = Database::new(Dialer::new(&Target::parse(url)?, config)?, 1)?.take().await?;
+            let db = Database::new(Dialer::new(&Target::parse(url)?, config)?, 1)?
+                .take()
+                .await?;
             within(migrate::is_there(&db)).await
         };
         look.await.map_err(at_open)
@@ -161,7 +174,11 @@ impl Postgres {
     }
 
     fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(()) }
+        if self.closed.load(Ordering::Acquire) {
+            Err(StoreError::Closed)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -231,7 +248,13 @@ impl Driver for Postgres {
         .await
     }
 
-    async fn scan(&self, range: Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Result<Scan> {
+    async fn scan(
+        &self,
+        range: Range,
+        order: Order,
+        limit: usize,
+        seal: &Arc<dyn Seal>,
+    ) -> Result<Scan> {
         self.read(|db| {
             let (range, seal) = (range.clone(), Arc::clone(seal));
             Box::pin(async move { queries::scan(db, &range, order, limit, &seal).await })
@@ -239,7 +262,11 @@ impl Driver for Postgres {
         .await
     }
 
-    async fn namespaces(&self, of: Option<NamespaceOwner>, now: Timestamp) -> Result<Vec<NamespaceStats>> {
+    async fn namespaces(
+        &self,
+        of: Option<NamespaceOwner>,
+        now: Timestamp,
+    ) -> Result<Vec<NamespaceStats>> {
         self.read(|db| {
             let of = of.clone();
             Box::pin(async move { totals::namespaces(db, of.as_ref(), now).await })
@@ -261,11 +288,25 @@ impl Driver for Postgres {
 
     async fn write(&self, batch: Batch) -> Result<Vec<Written>> {
         self.check_open()?;
-        let kib = batch.ops.iter().map(PendingOp::weight).sum::<usize>().div_ceil(1024).clamp(1, WAITING_WRITE_KIB);
-        let permits = Arc::clone(&self.write_permits).acquire_many_owned(u32::try_from(kib).unwrap_or(1)).await;
+        let kib = batch
+            .ops
+            .iter()
+            .map(PendingOp::weight)
+            .sum::<usize>()
+            .div_ceil(1024)
+            .clamp(1, WAITING_WRITE_KIB);
+        let permits = Arc::clone(&self.write_permits)
+            .acquire_many_owned(u32::try_from(kib).unwrap_or(1))
+            .await;
         let (reply, answer) = oneshot::channel();
-        let waiting = Waiting { batch: Arc::new(batch), reply, _permit: permits.map_err(|_| StoreError::Closed)? };
-        self.writes.send(Command::Write(waiting)).map_err(|_| StoreError::Closed)?;
+        let waiting = Waiting {
+            batch: Arc::new(batch),
+            reply,
+            _permit: permits.map_err(|_| StoreError::Closed)?,
+        };
+        self.writes
+            .send(Command::Write(waiting))
+            .map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
@@ -277,15 +318,23 @@ impl Driver for Postgres {
         .await
     }
 
-    async fn reseal(&self, after: Option<Mark>, limit: usize, current: &str, seal: &Arc<dyn Seal>) -> Result<Resealed> {
+    async fn reseal(
+        &self,
+        after: Option<Mark>,
+        limit: usize,
+        current: &str,
+        seal: &Arc<dyn Seal>,
+    ) -> Result<Resealed> {
         self.check_open()?;
-        let (database, current, seal) = (self.database.clone(), current.to_owned(), Arc::clone(seal));
+        let (database, current, seal) =
+            (self.database.clone(), current.to_owned(), Arc::clone(seal));
         // Not in the caller's future: were it dropped, the transaction would stay open in the pool.
         let step = tokio::spawn(async move {
             let mut tries = 0;
             loop {
                 let db = database.take().await.map_err(|failure| failure.error)?;
-                let outcome = within(reseal::step(&db, after.as_ref(), limit, &current, &seal)).await;
+                let outcome =
+                    within(reseal::step(&db, after.as_ref(), limit, &current, &seal)).await;
                 match db.give_back(outcome).await {
                     Ok(resealed) => return Ok(resealed),
                     Err(failure) => again(failure, &mut tries).await?,
@@ -329,7 +378,13 @@ impl Driver for Postgres {
         .await
     }
 
-    async fn try_lock(&self, name: &str, owner: &str, _now: Timestamp, hold: Duration) -> Result<bool> {
+    async fn try_lock(
+        &self,
+        name: &str,
+        owner: &str,
+        _now: Timestamp,
+        hold: Duration,
+    ) -> Result<bool> {
         let session = self.session;
         self.read(|db| {
             let (name, owner) = (name.to_owned(), owner.to_owned());

@@ -1,7 +1,7 @@
 //! Writes new rows of one key space in one statement, which is a transaction by itself.
 //!
-//! It does all or nothing. Where a row is there, the space is not, or the quota is reached, nothing is done, and the
-//! transaction of [`super::apply`] decides. Rows that have ended count as there.
+//! It does all or nothing. Where a row is there, the space is not, or the quota is reached, nothing
+//! is done, and the transaction of [`super::apply`] decides. Rows that have ended count as there.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -22,8 +22,9 @@ use crate::ops::{Delete, Put, Written};
 use crate::requests::{Batch, PendingOp};
 use crate::sealed::SealedValue;
 
-/// The update of the counters waits for other writers of the space, and then looks at the newest counters. A row that
-/// such a writer inserted is not seen: the unique index refuses the whole statement.
+/// The update of the counters waits for other writers of the space, and then looks at the newest
+/// counters. A row that such a writer inserted is not seen: the unique index refuses the whole
+/// statement.
 ///
 /// `OFFSET 0` makes each row a lookup by its whole key, in one partition.
 const INSERT: &str = "
@@ -69,30 +70,54 @@ struct NewRows<'b> {
 }
 
 impl<'b> NewRows<'b> {
-    /// Returns the rows of a group, `None` if one of them may be there, or if the group does anything else.
+    /// Returns the rows of a group, `None` if one of them may be there, or if the group does
+    /// anything else.
     fn of(batches: &'b [Arc<Batch>], recent: &RecentRows) -> Option<Self> {
         let (mut spaces, mut keys, mut sealed) = (None, HashSet::new(), Vec::new());
-        let (mut metas, mut bytes, mut quota) = (Vec::with_capacity(batches.len()), 0_i64, (i64::MAX, i64::MAX));
+        let (mut metas, mut bytes, mut quota) = (
+            Vec::with_capacity(batches.len()),
+            0_i64,
+            (i64::MAX, i64::MAX),
+        );
         for batch in batches {
             let mut of_batch = Vec::with_capacity(batch.ops.len());
             for op in &batch.ops {
-                let PendingOp::Put(pending) = op else { return None };
+                let PendingOp::Put(pending) = op else {
+                    return None;
+                };
                 let put = &pending.put;
                 let space = (&put.namespace, put.kind);
-                if *spaces.get_or_insert(space) != space || !keys.insert(&put.key) || recent.has(put) {
+                if *spaces.get_or_insert(space) != space
+                    || !keys.insert(&put.key)
+                    || recent.has(put)
+                {
                     return None;
                 }
-                let meta = pending.resolve(None, batch.now, batch.seal.overhead()).ok()?;
+                let meta = pending
+                    .resolve(None, batch.now, batch.seal.overhead())
+                    .ok()?;
                 bytes = bytes.saturating_add(signed(meta.cost()));
                 let of_kind = batch.quotas.of(put.kind);
-                quota = (quota.0.min(signed(of_kind.rows)), quota.1.min(signed(of_kind.bytes)));
+                quota = (
+                    quota.0.min(signed(of_kind.rows)),
+                    quota.1.min(signed(of_kind.bytes)),
+                );
                 sealed.push(pending.fresh.as_ref()?);
                 of_batch.push(meta);
             }
             metas.push(of_batch);
         }
-        let free = (quota.0.saturating_sub(signed(sealed.len() as u64)), quota.1.saturating_sub(bytes));
-        Some(Self { space: spaces?, metas, sealed, bytes, free })
+        let free = (
+            quota.0.saturating_sub(signed(sealed.len() as u64)),
+            quota.1.saturating_sub(bytes),
+        );
+        Some(Self {
+            space: spaces?,
+            metas,
+            sealed,
+            bytes,
+            free,
+        })
     }
 
     /// Inserts the rows, and returns whether that was done.
@@ -102,10 +127,25 @@ impl<'b> NewRows<'b> {
             columns.push((0, &meta.key), meta, sealed)?;
         }
         let (namespace, kind) = self.space;
-        let (tenant, subject, kind) = (namespace.tenant.as_bytes(), namespace.subject.as_bytes(), kind.as_str());
-        let (session, count) = (rows::session_name(namespace), signed(self.sealed.len() as u64));
-        let space: [&dyn Param; 8] =
-            [&tenant, &subject, &kind, &session, &count, &self.bytes, &self.free.0, &self.free.1];
+        let (tenant, subject, kind) = (
+            namespace.tenant.as_bytes(),
+            namespace.subject.as_bytes(),
+            kind.as_str(),
+        );
+        let (session, count) = (
+            rows::session_name(namespace),
+            signed(self.sealed.len() as u64),
+        );
+        let space: [&dyn Param; 8] = [
+            &tenant,
+            &subject,
+            &kind,
+            &session,
+            &count,
+            &self.bytes,
+            &self.free.0,
+            &self.free.1,
+        ];
         // The space is not known by its id.
         let params = [&space[..], &columns.params()[1..]].concat();
         let ready = within(db.ready(INSERT, &params)).await?;
@@ -116,7 +156,13 @@ impl<'b> NewRows<'b> {
                 // Another writer was faster.
                 Some(code) if *code == SqlState::UNIQUE_VIOLATION => Ok(false),
                 // The server refuses the statement before it does anything: it can be sent again.
-                Some(code) if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::FEATURE_NOT_SUPPORTED].contains(code) => {
+                Some(code)
+                    if [
+                        SqlState::READ_ONLY_SQL_TRANSACTION,
+                        SqlState::FEATURE_NOT_SUPPORTED,
+                    ]
+                    .contains(code) =>
+                {
                     Err(error.into())
                 }
                 _ => Err(Failure::from(error).after_commit()),
@@ -126,19 +172,38 @@ impl<'b> NewRows<'b> {
 }
 
 /// Writes a group if all of its rows are new rows of one space. `None` means that nothing was done.
-pub(super) async fn write(db: &Db, batches: &[Arc<Batch>], recent: &RecentRows) -> Outcome<Option<Done>> {
-    let Some(new) = NewRows::of(batches, recent) else { return Ok(None) };
+pub(super) async fn write(
+    db: &Db,
+    batches: &[Arc<Batch>],
+    recent: &RecentRows,
+) -> Outcome<Option<Done>> {
+    let Some(new) = NewRows::of(batches, recent) else {
+        return Ok(None);
+    };
     if !new.insert(db).await? {
         return Ok(None);
     }
-    let written = |metas: Vec<EntryMeta>| metas.into_iter().map(|meta| Written::Put(Box::new(meta))).collect();
-    Ok(Some(Done { answers: new.metas.into_iter().map(|metas| Ok(written(metas))).collect(), next_alone: false }))
+    let written = |metas: Vec<EntryMeta>| {
+        metas
+            .into_iter()
+            .map(|meta| Written::Put(Box::new(meta)))
+            .collect()
+    };
+    Ok(Some(Done {
+        answers: new
+            .metas
+            .into_iter()
+            .map(|metas| Ok(written(metas)))
+            .collect(),
+        next_alone: false,
+    }))
 }
 
 /// How many rows are remembered.
 const RECENT: usize = 4096;
 
-/// Rows that this process wrote recently: writing them again replaces them, so an insert is not tried.
+/// Rows that this process wrote recently: writing them again replaces them, so an insert is not
+/// tried.
 ///
 /// A hint: a wrong one costs statements, and nothing else.
 #[derive(Debug)]
@@ -150,7 +215,10 @@ pub(super) struct RecentRows {
 
 impl Default for RecentRows {
     fn default() -> Self {
-        Self { hasher: RandomState::new(), hashes: (0..RECENT).map(|_| AtomicU64::new(0)).collect() }
+        Self {
+            hasher: RandomState::new(),
+            hashes: (0..RECENT).map(|_| AtomicU64::new(0)).collect(),
+        }
     }
 }
 
@@ -162,7 +230,8 @@ impl RecentRows {
     }
 
     fn has(&self, put: &Put) -> bool {
-        self.slot(&put.namespace, put.kind, &put.key).is_some_and(|(slot, hash)| slot.load(Ordering::Relaxed) == hash)
+        self.slot(&put.namespace, put.kind, &put.key)
+            .is_some_and(|(slot, hash)| slot.load(Ordering::Relaxed) == hash)
     }
 
     /// Notes what batches wrote or deleted.
@@ -175,12 +244,19 @@ impl RecentRows {
                         slot.store(hash, Ordering::Relaxed);
                     }
                 }
-                PendingOp::Delete(Delete::Key { namespace, kind, key }) => {
+                PendingOp::Delete(Delete::Key {
+                    namespace,
+                    kind,
+                    key,
+                }) => {
                     if let Some((slot, _)) = self.slot(namespace, *kind, key) {
                         slot.store(0, Ordering::Relaxed);
                     }
                 }
-                _ => self.hashes.iter().for_each(|slot| slot.store(0, Ordering::Relaxed)),
+                _ => self
+                    .hashes
+                    .iter()
+                    .for_each(|slot| slot.store(0, Ordering::Relaxed)),
             }
         }
     }

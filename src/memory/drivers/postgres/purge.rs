@@ -1,6 +1,7 @@
 //! Deletes over all namespaces, in short transactions that lock a few spaces each.
 //!
-//! Such a delete is not one transaction: if it fails, a part of it is done. Each part announces the whole.
+//! Such a delete is not one transaction: if it fails, a part of it is done. Each part announces the
+//! whole.
 
 use std::sync::Arc;
 
@@ -38,14 +39,21 @@ macro_rules! page {
 }
 /// The next spaces, and which of them have something to delete.
 const TAGGED: &str = page!("SELECT 1 FROM memory_tags t WHERE t.space_id = s.id AND t.tag = $5");
-const PREFIXED: &str = page!("SELECT 1 FROM memory_entries e WHERE e.space_id = s.id AND e.key >= $5 AND e.key < $6");
+const PREFIXED: &str =
+    page!("SELECT 1 FROM memory_entries e WHERE e.space_id = s.id AND e.key >= $5 AND e.key < $6");
 
 /// Returns the delete of a batch that is nothing but one delete over all namespaces.
 pub(super) fn everywhere(batch: &Batch) -> Option<&Delete> {
     match batch.ops.as_slice() {
         [
             PendingOp::Delete(
-                delete @ (Delete::Prefix { namespace: None, .. } | Delete::Tagged { whose: Reach::Everybody, .. }),
+                delete @ (Delete::Prefix {
+                    namespace: None, ..
+                }
+                | Delete::Tagged {
+                    whose: Reach::Everybody,
+                    ..
+                }),
             ),
         ] => Some(delete),
         _ => None,
@@ -62,7 +70,11 @@ struct Purge {
 ///
 /// # Errors
 /// `Unavailable`; a part may be deleted then.
-pub(super) async fn run(database: Database, delete: Delete, outbox: Arc<Outbox>) -> Result<Vec<Written>> {
+pub(super) async fn run(
+    database: Database,
+    delete: Delete,
+    outbox: Arc<Outbox>,
+) -> Result<Vec<Written>> {
     let purge = Arc::new(Purge { delete, outbox });
     // Spaces that are made from now on belong to later writes.
     let newest: i64 = step(&database, |db| {
@@ -129,14 +141,23 @@ impl Purge {
             Delete::Prefix { kind, prefix, .. } => (*kind, prefix.as_str(), None),
             Delete::Key { kind, key, .. } => (Some(*kind), key.as_str(), None),
         };
-        let (kind, key, upper) = (kind.map(Kind::as_str), tag.unwrap_or(prefix).as_bytes(), rows::upper(prefix));
+        let (kind, key, upper) = (
+            kind.map(Kind::as_str),
+            tag.unwrap_or(prefix).as_bytes(),
+            rows::upper(prefix),
+        );
         let page = rows::limit(PAGE);
         let mut params: Vec<&dyn Param> = vec![&after, &newest, &kind, &page, &key];
         if tag.is_none() {
             params.push(&upper);
         }
-        let found = db.query(if tag.is_some() { TAGGED } else { PREFIXED }, &params).await?;
-        let mut spaces = Spaces { is_last: found.len() < PAGE, ..Spaces::default() };
+        let found = db
+            .query(if tag.is_some() { TAGGED } else { PREFIXED }, &params)
+            .await?;
+        let mut spaces = Spaces {
+            is_last: found.len() < PAGE,
+            ..Spaces::default()
+        };
         for row in &found {
             let id = get(row, 0).unwrap_or_default();
             spaces.last = spaces.last.max(Some(id));
@@ -164,7 +185,15 @@ impl Purge {
         locked::lock(db, &mut work, spaces, false).await?;
         let count = wide::delete_in(db, &mut work, &self.delete, spaces).await?;
         let payload = payload(std::slice::from_ref(&self.delete));
-        let transaction = flush::commit(db, &work, Some(&Notice { origin: self.outbox.id, payload })).await?;
+        let transaction = flush::commit(
+            db,
+            &work,
+            Some(&Notice {
+                origin: self.outbox.id,
+                payload,
+            }),
+        )
+        .await?;
         self.outbox.committed(began, transaction);
         Ok(count)
     }

@@ -15,7 +15,8 @@ use crate::ops::{ListPage, Mark, Order, Scan, Walk, Walked};
 use crate::requests::{Position, Range, WALK_BYTES, page_of};
 use crate::sealed::{RawRow, Seal};
 
-/// The space of a query, as a value: so an index can return its rows in order, and one partition is enough.
+/// The space of a query, as a value: so an index can return its rows in order, and one partition is
+/// enough.
 macro_rules! space_id {
     () => {
         "(SELECT s.id FROM memory_spaces s WHERE s.tenant = $1 AND s.subject = $2 AND s.kind = $3
@@ -37,7 +38,12 @@ macro_rules! of_space {
 /// Live rows of a space, over the index by time, which knows the space as an expression.
 macro_rules! by_time {
     ($columns:expr) => {
-        concat!(of_space!($columns), "e.space_id + 0 = ", space_id!(), " AND ")
+        concat!(
+            of_space!($columns),
+            "e.space_id + 0 = ",
+            space_id!(),
+            " AND "
+        )
     };
 }
 macro_rules! of_prefix {
@@ -64,12 +70,19 @@ const LIST_PREFIX: &str = concat!(
 
 const SCAN_ASCENDING: &str = concat!(of_prefix!(raw_columns!()), " ORDER BY e.key LIMIT $8");
 const SCAN_DESCENDING: &str = concat!(of_prefix!(raw_columns!()), " ORDER BY e.key DESC LIMIT $8");
-const SCAN_ALL_NEWEST: &str = concat!(by_time!(raw_columns!()), "true ORDER BY e.updated_at DESC, e.key LIMIT $6");
-const SCAN_NEWEST: &str =
-    concat!("SELECT * FROM (", of_prefix!(raw_columns!()), " OFFSET 0) e ORDER BY e.updated_at DESC, e.key LIMIT $8");
+const SCAN_ALL_NEWEST: &str = concat!(
+    by_time!(raw_columns!()),
+    "true ORDER BY e.updated_at DESC, e.key LIMIT $6"
+);
+const SCAN_NEWEST: &str = concat!(
+    "SELECT * FROM (",
+    of_prefix!(raw_columns!()),
+    " OFFSET 0) e ORDER BY e.updated_at DESC, e.key LIMIT $8"
+);
 
 /// Which rows come next in a walk, and how large they are.
-const WALK_AHEAD: &str = "SELECT space_id, key, octet_length(value_ciphertext)::bigint, key_id FROM memory_entries
+const WALK_AHEAD: &str =
+    "SELECT space_id, key, octet_length(value_ciphertext)::bigint, key_id FROM memory_entries
                            WHERE (space_id, key) > ($1, $2) ORDER BY space_id, key LIMIT $3";
 const WALK: &str = concat!(
     "SELECT ",
@@ -98,18 +111,30 @@ pub(super) async fn by_key(
         &now.micros(),
         &key.as_bytes(),
     ];
-    let Some(row) = db.query_opt(GET, &params).await? else { return Ok(None) };
-    // Use the requested namespace, kind and key, not those of the row: the seal must agree with them.
+    let Some(row) = db.query_opt(GET, &params).await? else {
+        return Ok(None);
+    };
+    // Use the requested namespace, kind and key, not those of the row: the seal must agree with
+    // them.
     let mut raw = rows::raw(&row, namespace, kind);
     key.clone_into(&mut raw.meta.key);
     let seal = Arc::clone(seal);
-    Ok(Some(rows::open(raw.sealed.value.len(), move || seal.open(raw)).await??))
+    Ok(Some(
+        rows::open(raw.sealed.value.len(), move || seal.open(raw)).await??,
+    ))
 }
 
 /// Returns a page of entries, newest first.
-pub(super) async fn list(db: &Db, range: &Range, after: Option<&Position>, limit: usize) -> Outcome<ListPage> {
+pub(super) async fn list(
+    db: &Db,
+    range: &Range,
+    after: Option<&Position>,
+    limit: usize,
+) -> Outcome<ListPage> {
     let space = SpaceParams::new(range);
-    let (time, key) = after.map_or((i64::MAX, ""), |position| (position.updated_at.micros(), position.key.as_str()));
+    let (time, key) = after.map_or((i64::MAX, ""), |position| {
+        (position.updated_at.micros(), position.key.as_str())
+    });
     let (key, count) = (key.as_bytes(), rows::limit(limit.saturating_add(1)));
     let upper = rows::upper(&range.prefix);
     let prefix = range.prefix.as_bytes();
@@ -122,12 +147,21 @@ pub(super) async fn list(db: &Db, range: &Range, after: Option<&Position>, limit
     };
     params.extend([&time as &dyn Param, &key, &count]);
     let found = db.query(sql, &params).await?;
-    let entries = found.iter().map(|row| rows::meta(row, &range.namespace, range.kind)).collect();
+    let entries = found
+        .iter()
+        .map(|row| rows::meta(row, &range.namespace, range.kind))
+        .collect();
     Ok(page_of(entries, limit))
 }
 
 /// Returns entries in an order, opened, all of one moment.
-pub(super) async fn scan(db: &Db, range: &Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Outcome<Scan> {
+pub(super) async fn scan(
+    db: &Db,
+    range: &Range,
+    order: Order,
+    limit: usize,
+    seal: &Arc<dyn Seal>,
+) -> Outcome<Scan> {
     let space = SpaceParams::new(range);
     let upper = rows::upper(&range.prefix);
     let prefix = range.prefix.as_bytes();
@@ -151,7 +185,10 @@ pub(super) async fn scan(db: &Db, range: &Range, order: Order, limit: usize, sea
         params.push(&most);
         let found = db.query(sql, &params).await?;
         let is_last = found.len() < wanted;
-        let raw: Vec<RawRow> = found.iter().map(|row| rows::raw(row, &range.namespace, range.kind)).collect();
+        let raw: Vec<RawRow> = found
+            .iter()
+            .map(|row| rows::raw(row, &range.namespace, range.kind))
+            .collect();
         drop(found);
         let mut scan = Scan::default();
         for opened in open_all(raw, seal).await? {
@@ -169,24 +206,46 @@ pub(super) async fn scan(db: &Db, range: &Range, order: Order, limit: usize, sea
 }
 
 /// Returns the next rows of all namespaces, opened.
-pub(super) async fn walk(db: &Db, after: Option<&Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Outcome<Walk> {
+pub(super) async fn walk(
+    db: &Db,
+    after: Option<&Mark>,
+    limit: usize,
+    seal: &Arc<dyn Seal>,
+) -> Outcome<Walk> {
     let ahead = Ahead::look(db, after, limit).await?;
     let found = named(db, &ahead.places).await?;
     // A row without a space, or of an unknown kind, was planted, and cannot be named.
     let raw: Vec<RawRow> = found
         .iter()
-        .filter_map(|row| rows::space(row, rows::RAW).map(|(namespace, kind)| rows::raw(row, &namespace, kind)))
+        .filter_map(|row| {
+            rows::space(row, rows::RAW).map(|(namespace, kind)| rows::raw(row, &namespace, kind))
+        })
         .collect();
-    let known: Vec<_> = raw.iter().map(|row| (row.meta.clone(), row.sealed.key_id.clone())).collect();
+    let known: Vec<_> = raw
+        .iter()
+        .map(|row| (row.meta.clone(), row.sealed.key_id.clone()))
+        .collect();
     let opened = open_all(raw, seal).await?;
-    let rows = known.into_iter().zip(opened).map(|((meta, key_id), opened)| {
-        let value = opened.map(|entry| entry.value).map_err(|error| match error {
-            StoreError::Unreadable { reason } => reason,
-            _ => "it could not be opened",
+    let rows = known
+        .into_iter()
+        .zip(opened)
+        .map(|((meta, key_id), opened)| {
+            let value = opened
+                .map(|entry| entry.value)
+                .map_err(|error| match error {
+                    StoreError::Unreadable { reason } => reason,
+                    _ => "it could not be opened",
+                });
+            Walked {
+                meta,
+                key_id,
+                value,
+            }
         });
-        Walked { meta, key_id, value }
-    });
-    Ok(Walk { rows: rows.collect(), next: ahead.next })
+    Ok(Walk {
+        rows: rows.collect(),
+        next: ahead.next,
+    })
 }
 
 /// A row as the walk knows it: its space, and its key as bytes.
@@ -194,7 +253,10 @@ pub(super) type Place = (i64, Vec<u8>);
 
 /// Returns rows with their spaces (tenant, subject, session, kind, id).
 pub(super) async fn named(db: &Db, places: &[Place]) -> Outcome<Vec<Row>> {
-    let (spaces, keys): (Vec<i64>, Vec<&[u8]>) = places.iter().map(|(space, key)| (*space, key.as_slice())).unzip();
+    let (spaces, keys): (Vec<i64>, Vec<&[u8]>) = places
+        .iter()
+        .map(|(space, key)| (*space, key.as_slice()))
+        .unzip();
     db.query(WALK, &[&spaces, &keys]).await
 }
 
@@ -210,22 +272,38 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Looks which rows come after a mark: at most `limit`, and at most about [`WALK_BYTES`] of values.
+    /// Looks which rows come after a mark: at most `limit`, and at most about [`WALK_BYTES`] of
+    /// values.
     pub(super) async fn look(db: &Db, after: Option<&Mark>, limit: usize) -> Outcome<Self> {
         let (space, key) = after.map_or(Ok((i64::MIN, Vec::new())), place_of)?;
-        let found = db.query(WALK_AHEAD, &[&space, &key, &rows::limit(limit)]).await?;
+        let found = db
+            .query(WALK_AHEAD, &[&space, &key, &rows::limit(limit)])
+            .await?;
         let mut bytes = 0;
         let fitting = found.iter().take_while(|row| {
             let fits = bytes < WALK_BYTES as u64;
             bytes += rows::unsigned(row, 2);
             fits
         });
-        let place = |row: &Row| (get(row, 0).unwrap_or_default(), get::<Vec<u8>>(row, 1).unwrap_or_default());
-        let (places, key_ids): (Vec<Place>, Vec<String>) =
-            fitting.map(|row| (place(row), get(row, 3).unwrap_or_default())).unzip();
+        let place = |row: &Row| {
+            (
+                get(row, 0).unwrap_or_default(),
+                get::<Vec<u8>>(row, 1).unwrap_or_default(),
+            )
+        };
+        let (places, key_ids): (Vec<Place>, Vec<String>) = fitting
+            .map(|row| (place(row), get(row, 3).unwrap_or_default()))
+            .unzip();
         let is_last = found.len() < limit && places.len() == found.len();
-        let next = places.last().filter(|_| !is_last).map(|(space, key)| Mark(format!("{space}/{}", hex(key))));
-        Ok(Self { places, key_ids, next })
+        let next = places
+            .last()
+            .filter(|_| !is_last)
+            .map(|(space, key)| Mark(format!("{space}/{}", hex(key))));
+        Ok(Self {
+            places,
+            key_ids,
+            next,
+        })
     }
 }
 
@@ -240,13 +318,18 @@ fn place_of(Mark(text): &Mark) -> Result<Place, StoreError> {
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+    pairs
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect()
 }
 
 async fn open_all(raw: Vec<RawRow>, seal: &Arc<dyn Seal>) -> Outcome<Vec<crate::Result<Entry>>> {
     let seal = Arc::clone(seal);
     let bytes = raw.iter().map(|row| row.sealed.value.len()).sum();
-    rows::open(bytes, move || raw.into_iter().map(|row| seal.open(row)).collect()).await
+    rows::open(bytes, move || {
+        raw.into_iter().map(|row| seal.open(row)).collect()
+    })
+    .await
 }
 
 /// The first five parameters of queries over a space.
@@ -270,6 +353,12 @@ impl<'r> SpaceParams<'r> {
     }
 
     fn params(&self) -> Vec<&dyn Param> {
-        vec![&self.tenant, &self.subject, &self.kind, &self.session, &self.now]
+        vec![
+            &self.tenant,
+            &self.subject,
+            &self.kind,
+            &self.session,
+            &self.now,
+        ]
     }
 }

@@ -36,16 +36,29 @@ pub(super) async fn step(
     seal: &Arc<dyn Seal>,
 ) -> Outcome<Resealed> {
     let ahead = Ahead::look(db, after, limit).await?;
-    let others = ahead.places.into_iter().zip(&ahead.key_ids).filter(|(_, key_id)| *key_id != current);
+    let others = ahead
+        .places
+        .into_iter()
+        .zip(&ahead.key_ids)
+        .filter(|(_, key_id)| *key_id != current);
     let others: Vec<Place> = others.map(|(place, _)| place).collect();
-    let mut resealed = Resealed { next: ahead.next, ..Resealed::default() };
+    let mut resealed = Resealed {
+        next: ahead.next,
+        ..Resealed::default()
+    };
     if others.is_empty() {
         return Ok(resealed);
     }
     db.begin().await?;
     let spaces: BTreeSet<i64> = others.iter().map(|(space, _)| *space).collect();
     let mut work = Work::default();
-    locked::lock(db, &mut work, &spaces.into_iter().collect::<Vec<_>>(), false).await?;
+    locked::lock(
+        db,
+        &mut work,
+        &spaces.into_iter().collect::<Vec<_>>(),
+        false,
+    )
+    .await?;
     // Only now: until the lock was there the rows could change.
     let found = queries::named(db, &others).await?;
     let rows: Vec<(Place, RawRow)> = found
@@ -61,18 +74,34 @@ pub(super) async fn step(
     let bytes = rows.iter().map(|(_, raw)| raw.sealed.value.len()).sum();
     let seal = Arc::clone(seal);
     let anew = rows::open(bytes, move || {
-        rows.into_iter().filter_map(|(place, raw)| anew(place, raw, &*seal).transpose()).collect()
+        rows.into_iter()
+            .filter_map(|(place, raw)| anew(place, raw, &*seal).transpose())
+            .collect()
     });
-    let anew: Vec<Anew> = anew.await.and_then(|anew: Result<Vec<Anew>, StoreError>| Ok(anew?))?;
+    let anew: Vec<Anew> = anew
+        .await
+        .and_then(|anew: Result<Vec<Anew>, StoreError>| Ok(anew?))?;
     for row in &anew {
-        *work.gone.entry((row.place.0, row.old_key_id.clone())).or_default() += 1;
-        *work.gone.entry((row.place.0, row.sealed.key_id.clone())).or_default() -= 1;
+        *work
+            .gone
+            .entry((row.place.0, row.old_key_id.clone()))
+            .or_default() += 1;
+        *work
+            .gone
+            .entry((row.place.0, row.sealed.key_id.clone()))
+            .or_default() -= 1;
     }
-    let (spaces, keys): (Vec<i64>, Vec<&[u8]>) = anew.iter().map(|row| (row.place.0, row.place.1.as_slice())).unzip();
+    let (spaces, keys): (Vec<i64>, Vec<&[u8]>) = anew
+        .iter()
+        .map(|row| (row.place.0, row.place.1.as_slice()))
+        .unzip();
     let key_ids: Vec<&str> = anew.iter().map(|row| row.sealed.key_id.as_str()).collect();
-    let (nonces, values): (Vec<&[u8]>, Vec<&[u8]>) =
-        anew.iter().map(|row| (row.sealed.nonce.as_slice(), row.sealed.value.as_slice())).unzip();
-    db.execute(UPDATE, &[&spaces, &keys, &key_ids, &nonces, &values]).await?;
+    let (nonces, values): (Vec<&[u8]>, Vec<&[u8]>) = anew
+        .iter()
+        .map(|row| (row.sealed.nonce.as_slice(), row.sealed.value.as_slice()))
+        .unzip();
+    db.execute(UPDATE, &[&spaces, &keys, &key_ids, &nonces, &values])
+        .await?;
     flush::commit(db, &work, None).await?;
     resealed.rows = anew.len() as u64;
     resealed.unreadable = (count - anew.len()) as u64;
@@ -82,7 +111,13 @@ pub(super) async fn step(
 /// Opens a row and seals it; `None` if it does not open.
 fn anew(place: Place, raw: RawRow, seal: &dyn Seal) -> Result<Option<Anew>, StoreError> {
     let old_key_id = raw.sealed.key_id.clone();
-    let Ok(entry) = seal.open(raw) else { return Ok(None) };
+    let Ok(entry) = seal.open(raw) else {
+        return Ok(None);
+    };
     let sealed = seal.seal(&entry.meta, &entry.value)?;
-    Ok(Some(Anew { place, old_key_id, sealed }))
+    Ok(Some(Anew {
+        place,
+        old_key_id,
+        sealed,
+    }))
 }

@@ -1,7 +1,7 @@
 //! Converts columns to entries and back.
 //!
-//! Reading never fails because of a column's content: an altered row becomes an entry that does not open, and affects
-//! no other row.
+//! Reading never fails because of a column's content: an altered row becomes an entry that does not
+//! open, and affects no other row.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,10 @@ macro_rules! meta_columns {
 /// The columns that [`raw`] reads, in its order.
 macro_rules! raw_columns {
     () => {
-        concat!($crate::drivers::postgres::rows::meta_columns!(), ", e.key_id, e.value_nonce, e.value_ciphertext")
+        concat!(
+            $crate::drivers::postgres::rows::meta_columns!(),
+            ", e.key_id, e.value_nonce, e.value_ciphertext"
+        )
     };
 }
 pub(super) use {meta_columns, raw_columns};
@@ -38,7 +41,10 @@ pub(super) const RAW: usize = META + 3;
 
 /// The session of a namespace as the index knows it: an absent one and an empty one differ.
 pub(super) fn session_name(namespace: &Namespace) -> Vec<u8> {
-    namespace.session.as_ref().map_or_else(Vec::new, |session| [b"\x01", session.as_bytes()].concat())
+    namespace
+        .session
+        .as_ref()
+        .map_or_else(Vec::new, |session| [b"\x01", session.as_bytes()].concat())
 }
 
 /// Reads an entry without its value.
@@ -62,14 +68,22 @@ pub(super) fn meta(row: &Row, namespace: &Namespace, kind: Kind) -> EntryMeta {
 /// Reads a whole row.
 pub(super) fn raw(row: &Row, namespace: &Namespace, kind: Kind) -> RawRow {
     let bytes = |column| get::<&[u8]>(row, column).unwrap_or_default().to_vec();
-    let sealed =
-        SealedValue { key_id: get(row, META).unwrap_or_default(), nonce: bytes(META + 1), value: bytes(META + 2) };
-    RawRow { meta: meta(row, namespace, kind), sealed }
+    let sealed = SealedValue {
+        key_id: get(row, META).unwrap_or_default(),
+        nonce: bytes(META + 1),
+        value: bytes(META + 2),
+    };
+    RawRow {
+        meta: meta(row, namespace, kind),
+        sealed,
+    }
 }
 
 /// Reads namespace and kind of a space from its columns; `None` for an unknown kind.
 pub(super) fn space(row: &Row, first: usize) -> Option<(Namespace, Kind)> {
-    let session = get::<Option<&[u8]>>(row, first + 2).flatten().map(|session| String::from_utf8_lossy(session));
+    let session = get::<Option<&[u8]>>(row, first + 2)
+        .flatten()
+        .map(|session| String::from_utf8_lossy(session));
     let namespace = Namespace::new(&text(row, first), &text(row, first + 1), session.as_deref());
     Some((namespace, Kind::parse(get(row, first + 3)?)?))
 }
@@ -81,18 +95,25 @@ pub(super) fn get<'r, T: FromSql<'r>>(row: &'r Row, column: usize) -> Option<T> 
 
 /// Reads a text of any bytes.
 pub(super) fn text(row: &Row, column: usize) -> String {
-    get::<&[u8]>(row, column).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
+    get::<&[u8]>(row, column)
+        .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        .unwrap_or_default()
 }
 
 /// Reads a number that cannot be negative; anything else is 0.
 pub(super) fn unsigned(row: &Row, column: usize) -> u64 {
-    get::<i64>(row, column).and_then(|number| u64::try_from(number).ok()).unwrap_or_default()
+    get::<i64>(row, column)
+        .and_then(|number| u64::try_from(number).ok())
+        .unwrap_or_default()
 }
 
 /// Reads a list of tags.
 pub(super) fn tags(row: &Row, column: usize) -> Vec<String> {
     let tags: Vec<Option<&[u8]>> = get(row, column).unwrap_or_default();
-    tags.into_iter().flatten().map(|tag| String::from_utf8_lossy(tag).into_owned()).collect()
+    tags.into_iter()
+        .flatten()
+        .map(|tag| String::from_utf8_lossy(tag).into_owned())
+        .collect()
 }
 
 fn attributes(json: &str) -> BTreeMap<String, String> {
@@ -110,8 +131,9 @@ pub(super) fn json(attributes: &BTreeMap<String, String>) -> Result<String> {
     serde_json::to_string(attributes).map_err(|error| crate::StoreError::Corrupt(error.to_string()))
 }
 
-/// Returns the exclusive end of the key range of a prefix: always one, because only a plain comparison bounds what is
-/// read of an index. A prefix without an end gets a byte that sorts after every text.
+/// Returns the exclusive end of the key range of a prefix: always one, because only a plain
+/// comparison bounds what is read of an index. A prefix without an end gets a byte that sorts after
+/// every text.
 pub(super) fn upper(prefix: &str) -> Vec<u8> {
     prefix_end(prefix).map_or_else(|| vec![u8::MAX], String::into_bytes)
 }
@@ -122,11 +144,16 @@ pub(super) fn limit(limit: usize) -> i64 {
 }
 
 /// Opens rows off the runtime if there is much to open.
-pub(super) async fn open<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Outcome<T> {
+pub(super) async fn open<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Outcome<T> {
     if bytes <= INLINE_BYTES {
         return Ok(work());
     }
-    Ok(tokio::task::spawn_blocking(work).await.map_err(crate::StoreError::unavailable)?)
+    Ok(tokio::task::spawn_blocking(work)
+        .await
+        .map_err(crate::StoreError::unavailable)?)
 }
 
 /// Limit for sealing or opening on the caller's thread, which takes about 0.1 ms.

@@ -1,6 +1,7 @@
 //! Connections for other tables in the same database, such as those of the system database.
 //!
-//! Statements must not rely on the state of a session: a connection pooler may give each transaction another one.
+//! Statements must not rely on the state of a session: a connection pooler may give each
+//! transaction another one.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use crate::error::Result;
 /// A connection of the pool, which goes back when it is dropped.
 pub use deadpool_postgres::Object;
 
-/// A small pool of connections. They open when needed. Cheap to clone; clones share the connections.
+/// A small pool of connections. They open when needed. Cheap to clone; clones share the
+/// connections.
 #[derive(Clone)]
 pub struct Connections(Arc<Shared>);
 
@@ -34,13 +36,21 @@ impl Connections {
     pub fn new(url: &str, size: usize, config: &Config) -> Result<Self> {
         let target = Target::parse(url)?;
         let database = Database::new(Dialer::new(&target, config)?, size.max(1))?;
-        Ok(Self(Arc::new(Shared { database, url: url.to_owned(), shown: target.shown() })))
+        Ok(Self(Arc::new(Shared {
+            database,
+            url: url.to_owned(),
+            shown: target.shown(),
+        })))
     }
 
     /// Returns the shared connections of a configuration, if they are those of this URL.
     #[must_use]
     pub fn shared(url: &str, config: &Config) -> Option<Self> {
-        config.connections.as_ref().filter(|shared| shared.0.url == url).cloned()
+        config
+            .connections
+            .as_ref()
+            .filter(|shared| shared.0.url == url)
+            .cloned()
     }
 
     pub(super) fn database(&self) -> &Database {

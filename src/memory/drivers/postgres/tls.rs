@@ -26,23 +26,35 @@ pub(super) fn connector(protection: &Protection) -> Result<MakeRustlsConnect> {
         .map_err(StoreError::unavailable)?;
     let config = match protection {
         // Never used: such a target is connected to without TLS.
-        Protection::None => builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth(),
-        Protection::System => builder.with_platform_verifier().map_err(StoreError::unavailable)?.with_no_client_auth(),
-        Protection::File(path) => builder.with_root_certificates(roots(path)?).with_no_client_auth(),
+        Protection::None => builder
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth(),
+        Protection::System => builder
+            .with_platform_verifier()
+            .map_err(StoreError::unavailable)?
+            .with_no_client_auth(),
+        Protection::File(path) => builder
+            .with_root_certificates(roots(path)?)
+            .with_no_client_auth(),
     };
     Ok(MakeRustlsConnect::new(config))
 }
 
 fn roots(path: &Path) -> Result<RootCertStore> {
     let fail = |why: String| StoreError::BadUrl(format!("sslrootcert: {}: {why}", path.display()));
-    let size = std::fs::metadata(path).map_err(|error| fail(error.to_string()))?.len();
+    let size = std::fs::metadata(path)
+        .map_err(|error| fail(error.to_string()))?
+        .len();
     if size > MAX_FILE_BYTES {
         return Err(fail("the file is too long to hold certificates".to_owned()));
     }
     let mut roots = RootCertStore::empty();
-    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| fail(error.to_string()))?;
+    let certificates =
+        CertificateDer::pem_file_iter(path).map_err(|error| fail(error.to_string()))?;
     for certificate in certificates {
-        let added = certificate.map_err(|error| fail(error.to_string())).map(|certificate| roots.add(certificate))?;
+        let added = certificate
+            .map_err(|error| fail(error.to_string()))
+            .map(|certificate| roots.add(certificate))?;
         added.map_err(|error| fail(error.to_string()))?;
     }
     if roots.is_empty() {

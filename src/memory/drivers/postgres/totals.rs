@@ -23,7 +23,8 @@ const SPACES: &str = "SELECT id, tenant, subject, session, kind, rows, bytes FRO
 const SPACES_OF: &str = "
 SELECT s.id, s.tenant, s.subject, s.session, s.kind, s.rows, s.bytes FROM memory_spaces s
  WHERE s.tenant = $1 AND s.subject = $2";
-const KINDS: &str = "SELECT kind, sum(rows)::bigint, sum(bytes)::bigint FROM memory_spaces GROUP BY kind";
+const KINDS: &str =
+    "SELECT kind, sum(rows)::bigint, sum(bytes)::bigint FROM memory_spaces GROUP BY kind";
 const ENDED_BY_KIND: &str = "
 SELECT s.kind, e.key_id, count(*), sum(least(greatest(e.cost, 0), 4294967296))::bigint
   FROM memory_entries e LEFT JOIN memory_spaces s ON s.id = e.space_id
@@ -36,13 +37,23 @@ SELECT sum(pg_total_relation_size(coalesce(part.relid, name::regclass)))::bigint
   LEFT JOIN LATERAL pg_partition_tree(name::regclass) AS part ON true";
 
 /// Returns the totals of each namespace, of one caller or of all.
-pub(super) async fn namespaces(db: &Db, of: Option<&NamespaceOwner>, now: Timestamp) -> Outcome<Vec<NamespaceStats>> {
+pub(super) async fn namespaces(
+    db: &Db,
+    of: Option<&NamespaceOwner>,
+    now: Timestamp,
+) -> Outcome<Vec<NamespaceStats>> {
     let now = now.micros();
     let (ended, found) = match of {
-        None => (db.query(ENDED, &[&now]).await?, db.query(SPACES, &[]).await?),
+        None => (
+            db.query(ENDED, &[&now]).await?,
+            db.query(SPACES, &[]).await?,
+        ),
         Some(of) => {
             let (tenant, subject) = (of.tenant.as_bytes(), of.subject.as_bytes());
-            (db.query(ENDED_OF, &[&now, &tenant, &subject]).await?, db.query(SPACES_OF, &[&tenant, &subject]).await?)
+            (
+                db.query(ENDED_OF, &[&now, &tenant, &subject]).await?,
+                db.query(SPACES_OF, &[&tenant, &subject]).await?,
+            )
         }
     };
     let mut gone: BTreeMap<i64, (u64, u64)> = BTreeMap::new();
@@ -56,14 +67,22 @@ pub(super) async fn namespaces(db: &Db, of: Option<&NamespaceOwner>, now: Timest
         let (gone_rows, gone_bytes) = gone.get(&get(row, 0)?).copied().unwrap_or_default();
         let rows = unsigned(row, 5).saturating_sub(gone_rows);
         let bytes = unsigned(row, 6).saturating_sub(gone_bytes);
-        (rows > 0).then_some(NamespaceStats { namespace, kind, rows, bytes })
+        (rows > 0).then_some(NamespaceStats {
+            namespace,
+            kind,
+            rows,
+            bytes,
+        })
     });
     Ok(held.collect())
 }
 
 /// Returns totals.
 pub(super) async fn stats(db: &Db, now: Timestamp) -> Outcome<Stats> {
-    let mut stats = Stats { driver: super::NAME, ..Stats::default() };
+    let mut stats = Stats {
+        driver: super::NAME,
+        ..Stats::default()
+    };
     for row in &db.query(KINDS, &[]).await? {
         let kind: String = get(row, 0).unwrap_or_default();
         let (rows, bytes) = (unsigned(row, 1), unsigned(row, 2));
@@ -73,10 +92,15 @@ pub(super) async fn stats(db: &Db, now: Timestamp) -> Outcome<Stats> {
         stats.bytes_by_kind.insert(kind, bytes);
     }
     for row in &db.query(KEYS, &[]).await? {
-        stats.rows_by_key_id.insert(get(row, 0).unwrap_or_default(), unsigned(row, 1));
+        stats
+            .rows_by_key_id
+            .insert(get(row, 0).unwrap_or_default(), unsigned(row, 1));
     }
     for row in &db.query(ENDED_BY_KIND, &[&now.micros()]).await? {
-        let (kind, key_id): (&str, &str) = (get(row, 0).unwrap_or_default(), get(row, 1).unwrap_or_default());
+        let (kind, key_id): (&str, &str) = (
+            get(row, 0).unwrap_or_default(),
+            get(row, 1).unwrap_or_default(),
+        );
         let (rows, bytes) = (unsigned(row, 2), unsigned(row, 3));
         stats.expired += rows;
         let less = |counts: &mut BTreeMap<String, u64>, name: &str, by: u64| {
@@ -90,9 +114,15 @@ pub(super) async fn stats(db: &Db, now: Timestamp) -> Outcome<Stats> {
     }
     stats.rows = stats.rows.saturating_sub(stats.expired);
     let rows_by_kind = &stats.rows_by_kind;
-    stats.bytes_by_kind.retain(|kind, _| rows_by_kind.get(kind).is_some_and(|rows| *rows > 0));
+    stats
+        .bytes_by_kind
+        .retain(|kind, _| rows_by_kind.get(kind).is_some_and(|rows| *rows > 0));
     stats.rows_by_kind.retain(|_, rows| *rows > 0);
     stats.rows_by_key_id.retain(|_, rows| *rows > 0);
-    stats.disk_bytes = db.query(DISK, &[]).await?.first().map_or(0, |row| unsigned(row, 0));
+    stats.disk_bytes = db
+        .query(DISK, &[])
+        .await?
+        .first()
+        .map_or(0, |row| unsigned(row, 0));
     Ok(stats)
 }

@@ -75,9 +75,17 @@ impl Target {
             bad("it must look like postgres://user:password@host:5432/database; special characters in its parts must be \
                  percent-encoded")
         })?;
-        let names =
-            config.get_hosts().iter().filter_map(|host| if let Host::Tcp(name) = host { Some(name) } else { None });
-        if names.into_iter().any(|name| name.contains(['@', '?', '#', ' ']) || name.is_empty()) {
+        let names = config.get_hosts().iter().filter_map(|host| {
+            if let Host::Tcp(name) = host {
+                Some(name)
+            } else {
+                None
+            }
+        });
+        if names
+            .into_iter()
+            .any(|name| name.contains(['@', '?', '#', ' ']) || name.is_empty())
+        {
             return Err(bad(
                 "it names a host that cannot be; special characters in the password must be percent-encoded",
             ));
@@ -86,11 +94,19 @@ impl Target {
             config.host("localhost");
         }
         let protection = protection(&ours, is_local(&config))?;
-        config.ssl_mode(if protection == Protection::None { SslMode::Disable } else { SslMode::Require });
+        config.ssl_mode(if protection == Protection::None {
+            SslMode::Disable
+        } else {
+            SslMode::Require
+        });
         if config.get_application_name().is_none() {
             config.application_name("helmdeck");
         }
-        Ok(Self { config, protection, options: ours.options })
+        Ok(Self {
+            config,
+            protection,
+            options: ours.options,
+        })
     }
 
     /// Returns the settings of the URL's `options`, in their order.
@@ -118,15 +134,30 @@ impl Target {
     /// Returns hosts and database, which are safe to show.
     pub(super) fn shown(&self) -> String {
         let ports = self.config.get_ports();
-        let port = |index: usize| ports.get(index).or_else(|| ports.first()).copied().unwrap_or(5432);
-        let named = self.config.get_hosts().iter().enumerate().map(|(index, host)| match host {
-            Host::Tcp(name) if name.contains(':') => format!("[{name}]:{}", port(index)),
-            Host::Tcp(name) => format!("{name}:{}", port(index)),
-            #[cfg(unix)]
-            Host::Unix(folder) => folder.display().to_string(),
-        });
+        let port = |index: usize| {
+            ports
+                .get(index)
+                .or_else(|| ports.first())
+                .copied()
+                .unwrap_or(5432)
+        };
+        let named = self
+            .config
+            .get_hosts()
+            .iter()
+            .enumerate()
+            .map(|(index, host)| match host {
+                Host::Tcp(name) if name.contains(':') => format!("[{name}]:{}", port(index)),
+                Host::Tcp(name) => format!("{name}:{}", port(index)),
+                #[cfg(unix)]
+                Host::Unix(folder) => folder.display().to_string(),
+            });
         let hosts = named.collect::<Vec<_>>().join(",");
-        let database = self.config.get_dbname().or_else(|| self.config.get_user()).unwrap_or_default();
+        let database = self
+            .config
+            .get_dbname()
+            .or_else(|| self.config.get_user())
+            .unwrap_or_default();
         format!("postgres://{hosts}/{database}")
     }
 }
@@ -142,7 +173,9 @@ struct Ours {
 /// Splits off the parameters that only this driver reads.
 fn split(url: &str) -> Result<(String, Ours)> {
     let (_, rest) = url.split_once(':').unwrap_or_default();
-    let rest = rest.strip_prefix("//").ok_or_else(|| bad("\"//\" must follow the scheme"))?;
+    let rest = rest
+        .strip_prefix("//")
+        .ok_or_else(|| bad("\"//\" must follow the scheme"))?;
     // A password may hold a "?", so the parameters begin after the host.
     let host = rest.find('@').map_or(0, |at| at + 1);
     let Some(question) = rest[host..].find('?').map(|at| host + at) else {
@@ -150,20 +183,35 @@ fn split(url: &str) -> Result<(String, Ours)> {
     };
     let mut ours = Ours::default();
     let mut others = Vec::new();
-    for parameter in rest[question + 1..].split('&').filter(|parameter| !parameter.is_empty()) {
-        let (name, value) = parameter.split_once('=').ok_or_else(|| bad("a parameter has no value"))?;
+    for parameter in rest[question + 1..]
+        .split('&')
+        .filter(|parameter| !parameter.is_empty())
+    {
+        let (name, value) = parameter
+            .split_once('=')
+            .ok_or_else(|| bad("a parameter has no value"))?;
         match name {
             OPTIONS => ours.options = decoded(value)?,
             SSL_MODE => ours.ssl_mode = Some(value.to_owned()),
             ROOT_CERTIFICATE => ours.root_certificate = Some(decoded(value)?),
             "sslcert" | "sslkey" | "sslpassword" => {
-                return Err(bad("certificates of clients (sslcert, sslkey) are not supported; use a password"));
+                return Err(bad(
+                    "certificates of clients (sslcert, sslkey) are not supported; use a password",
+                ));
             }
             name if PARAMETERS.contains(&name) => others.push(parameter),
-            _ => return Err(bad(&format!("it has an unknown parameter; there are {}", PARAMETERS.join(", ")))),
+            _ => {
+                return Err(bad(&format!(
+                    "it has an unknown parameter; there are {}",
+                    PARAMETERS.join(", ")
+                )));
+            }
         }
     }
-    Ok((format!("postgres://{}?{}", &rest[..question], others.join("&")), ours))
+    Ok((
+        format!("postgres://{}?{}", &rest[..question], others.join("&")),
+        ours,
+    ))
 }
 
 fn protection(ours: &Ours, is_local: bool) -> Result<Protection> {
@@ -194,7 +242,11 @@ fn words(options: &str) -> Vec<String> {
         if character.is_ascii_whitespace() {
             words.push(String::new());
         } else if let Some(word) = words.last_mut() {
-            word.extend(if character == '\\' { characters.next() } else { Some(character) });
+            word.extend(if character == '\\' {
+                characters.next()
+            } else {
+                Some(character)
+            });
         }
     }
     words.retain(|word| !word.is_empty());
@@ -209,7 +261,12 @@ fn is_local(config: &Config) -> bool {
         return addresses.iter().all(IpAddr::is_loopback);
     }
     config.get_hosts().iter().all(|host| match host {
-        Host::Tcp(name) => name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback()),
+        Host::Tcp(name) => {
+            name == "localhost"
+                || name
+                    .parse::<IpAddr>()
+                    .is_ok_and(|address| address.is_loopback())
+        }
         #[cfg(unix)]
         Host::Unix(_) => true,
     })
@@ -219,12 +276,16 @@ fn decoded(text: &str) -> Result<String> {
     if !is_percent_encoded(text) {
         return Err(bad("a \"%\" is not followed by two hex digits"));
     }
-    let text = percent_decode_str(text).decode_utf8().map_err(|_| bad("a parameter is not UTF-8"))?;
+    let text = percent_decode_str(text)
+        .decode_utf8()
+        .map_err(|_| bad("a parameter is not UTF-8"))?;
     Ok(text.into_owned())
 }
 
 fn bad(why: &str) -> StoreError {
-    StoreError::BadUrl(format!("the URL of the PostgreSQL store is not understood: {why}"))
+    StoreError::BadUrl(format!(
+        "the URL of the PostgreSQL store is not understood: {why}"
+    ))
 }
 
 #[cfg(test)]
@@ -258,36 +319,68 @@ mod tests {
         ] {
             assert_eq!(protection_of(remote), Protection::System, "{remote}");
         }
-        assert_eq!(protection_of("postgres://db.example/d?sslmode=disable"), Protection::None);
+        assert_eq!(
+            protection_of("postgres://db.example/d?sslmode=disable"),
+            Protection::None
+        );
         let file = Protection::File("/a b.pem".into());
-        assert_eq!(protection_of("postgres://localhost/d?sslrootcert=/a%20b.pem"), file);
-        assert_eq!(protection_of("postgres://x/d?application_name=y&sslmode=verify-ca&sslrootcert=/a%20b.pem"), file);
+        assert_eq!(
+            protection_of("postgres://localhost/d?sslrootcert=/a%20b.pem"),
+            file
+        );
+        assert_eq!(
+            protection_of(
+                "postgres://x/d?application_name=y&sslmode=verify-ca&sslrootcert=/a%20b.pem"
+            ),
+            file
+        );
     }
 
     #[test]
     fn the_rest_of_the_url_is_that_of_postgresql() {
-        let target =
-            Target::parse("postgresql://u%40:p%3F?@a:1,b:2/d%2F?options=-csearch_path%3Ds&connect_timeout=2").unwrap();
+        let target = Target::parse(
+            "postgresql://u%40:p%3F?@a:1,b:2/d%2F?options=-csearch_path%3Ds&connect_timeout=2",
+        )
+        .unwrap();
         assert_eq!(target.config.get_user(), Some("u@"));
         assert_eq!(target.config.get_password(), Some(&b"p??"[..]));
-        assert_eq!(target.config.get_hosts(), [Host::Tcp("a".into()), Host::Tcp("b".into())]);
+        assert_eq!(
+            target.config.get_hosts(),
+            [Host::Tcp("a".into()), Host::Tcp("b".into())]
+        );
         assert_eq!(target.config.get_ports(), [1, 2]);
         assert_eq!(target.config.get_dbname(), Some("d/"));
-        assert_eq!(target.settings().unwrap(), [("search_path".to_owned(), "s".to_owned())]);
+        assert_eq!(
+            target.settings().unwrap(),
+            [("search_path".to_owned(), "s".to_owned())]
+        );
         assert_eq!(target.shown(), "postgres://a:1,b:2/d/");
-        assert_eq!(Target::parse("postgres://me@[::1]:7/").unwrap().shown(), "postgres://[::1]:7/me");
+        assert_eq!(
+            Target::parse("postgres://me@[::1]:7/").unwrap().shown(),
+            "postgres://[::1]:7/me"
+        );
     }
 
     #[test]
     fn options_are_read_as_settings() {
         let settings = |options: &str| {
-            Target { options: options.to_owned(), ..Target::parse("postgres://h/d").unwrap() }.settings()
+            Target {
+                options: options.to_owned(),
+                ..Target::parse("postgres://h/d").unwrap()
+            }
+            .settings()
         };
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(settings("").unwrap(), []);
-        assert_eq!(settings("-csearch_path=a,b").unwrap(), [pair("search_path", "a,b")]);
+        assert_eq!(
+            settings("-csearch_path=a,b").unwrap(),
+            [pair("search_path", "a,b")]
+        );
         let three = settings(" -c a=1  --b.c=x=y -c d=\\ e\\\\").unwrap();
-        assert_eq!(three, [pair("a", "1"), pair("b.c", "x=y"), pair("d", " e\\")]);
+        assert_eq!(
+            three,
+            [pair("a", "1"), pair("b.c", "x=y"), pair("d", " e\\")]
+        );
         for bad in ["-c", "-e x", "x=y", "-c x"] {
             assert!(matches!(settings(bad), Err(StoreError::BadUrl(_))), "{bad}");
         }
@@ -309,7 +402,10 @@ mod tests {
             "postgres://u:canary%ff@h%ff/d",
         ] {
             let error = Target::parse(url).unwrap_err();
-            assert!(matches!(&error, StoreError::BadUrl(message) if !message.contains("canary")), "{url}: {error}");
+            assert!(
+                matches!(&error, StoreError::BadUrl(message) if !message.contains("canary")),
+                "{url}: {error}"
+            );
         }
         let target = Target::parse("postgres://u:canary@h/d?password=canary").unwrap();
         assert!(!format!("{target:?} {}", target.shown()).contains("canary"));

@@ -1,7 +1,7 @@
 //! Operations on rows that cannot be named beforehand, such as deletes by prefix and tag.
 //!
-//! Also the sweep, the eviction, and making room for a put that does not fit. They work on raw rows: nothing is
-//! decrypted.
+//! Also the sweep, the eviction, and making room for a put that does not fit. They work on raw
+//! rows: nothing is decrypted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -48,9 +48,11 @@ SELECT id FROM memory_spaces
 const SPACES_OF_CALLER: &str = "
 SELECT id FROM memory_spaces
  WHERE tenant = $2 AND subject IN ($3, '\\x'::bytea) AND ($1::text IS NULL OR kind = $1)";
-/// A join, not a list: PostgreSQL finds the partition of one space, and would look for a list in all of them.
-const DELETE_PREFIX: &str =
-    delete!("USING unnest($1::bigint[]) AS n(space_id) WHERE e.space_id = n.space_id AND e.key >= $2 AND e.key < $3");
+/// A join, not a list: PostgreSQL finds the partition of one space, and would look for a list in
+/// all of them.
+const DELETE_PREFIX: &str = delete!(
+    "USING unnest($1::bigint[]) AS n(space_id) WHERE e.space_id = n.space_id AND e.key >= $2 AND e.key < $3"
+);
 const DELETE_TAGGED: &str = delete!(
     "USING (SELECT t.space_id, x.key
               FROM memory_tags t
@@ -119,8 +121,15 @@ const MANY_NEIGHBOURS: usize = 1024;
 /// Returns the ids of the spaces that a delete is about.
 pub(super) async fn spaces_of(db: &Db, delete: &Delete) -> Outcome<Vec<i64>> {
     let (whose, kind): (Reach, Option<Kind>) = match delete {
-        Delete::Key { namespace, kind, .. } => (Reach::One(namespace.clone()), Some(*kind)),
-        Delete::Prefix { namespace, kind, .. } => (namespace.clone().map_or(Reach::Everybody, Reach::One), *kind),
+        Delete::Key {
+            namespace, kind, ..
+        } => (Reach::One(namespace.clone()), Some(*kind)),
+        Delete::Prefix {
+            namespace, kind, ..
+        } => (
+            namespace.clone().map_or(Reach::Everybody, Reach::One),
+            *kind,
+        ),
         Delete::Tagged { whose, kind, .. } => (whose.clone(), Some(*kind)),
     };
     let kind = kind.map(Kind::as_str);
@@ -132,8 +141,12 @@ pub(super) async fn spaces_of(db: &Db, delete: &Delete) -> Outcome<Vec<i64>> {
         }
         Reach::One(namespace) => {
             let session = rows::session_name(namespace);
-            let params: [&dyn Param; 4] =
-                [&kind, &namespace.tenant.as_bytes(), &namespace.subject.as_bytes(), &session];
+            let params: [&dyn Param; 4] = [
+                &kind,
+                &namespace.tenant.as_bytes(),
+                &namespace.subject.as_bytes(),
+                &session,
+            ];
             db.query(SPACES_OF_ONE, &params).await?
         }
     };
@@ -142,19 +155,36 @@ pub(super) async fn spaces_of(db: &Db, delete: &Delete) -> Outcome<Vec<i64>> {
 
 /// Deletes by prefix or tag in locked spaces.
 pub(super) async fn delete(db: &Db, work: &mut Work, delete: &Delete) -> Outcome<u64> {
-    // Those that were made meanwhile by others are not locked; those that were made by the same batch are.
+    // Those that were made meanwhile by others are not locked; those that were made by the same
+    // batch are.
     let spaces = spaces_of(db, delete).await?;
-    let spaces: Vec<i64> = spaces.into_iter().filter(|id| work.spaces.contains_key(id)).collect();
+    let spaces: Vec<i64> = spaces
+        .into_iter()
+        .filter(|id| work.spaces.contains_key(id))
+        .collect();
     delete_in(db, work, delete, &spaces).await
 }
 
 /// Deletes by prefix or tag in some locked spaces.
-pub(super) async fn delete_in(db: &Db, work: &mut Work, delete: &Delete, spaces: &[i64]) -> Outcome<u64> {
+pub(super) async fn delete_in(
+    db: &Db,
+    work: &mut Work,
+    delete: &Delete,
+    spaces: &[i64],
+) -> Outcome<u64> {
     match delete {
         Delete::Prefix { prefix, .. } => {
-            run(db, work, DELETE_PREFIX, &[&spaces, &prefix.as_bytes(), &rows::upper(prefix)]).await
+            run(
+                db,
+                work,
+                DELETE_PREFIX,
+                &[&spaces, &prefix.as_bytes(), &rows::upper(prefix)],
+            )
+            .await
         }
-        Delete::Tagged { tag, .. } => run(db, work, DELETE_TAGGED, &[&spaces, &tag.as_bytes()]).await,
+        Delete::Tagged { tag, .. } => {
+            run(db, work, DELETE_TAGGED, &[&spaces, &tag.as_bytes()]).await
+        }
         // Named rows are deleted by name.
         Delete::Key { .. } => Ok(0),
     }
@@ -165,13 +195,22 @@ pub(super) async fn sweep(db: &Db, work: &mut Work, now: Timestamp, limit: usize
     let (now, limit) = (now.micros(), rows::limit(limit));
     locks::sweep(db).await?;
     let found = db.query(ENDED, &[&now, &limit]).await?;
-    let ended: Vec<(i64, &[u8], bool)> =
-        found.iter().filter_map(|row| Some((get(row, 0)?, get(row, 1)?, get(row, 2)?))).collect();
-    let spaces: BTreeSet<i64> = ended.iter().filter(|(_, _, is_there)| *is_there).map(|(space, _, _)| *space).collect();
+    let ended: Vec<(i64, &[u8], bool)> = found
+        .iter()
+        .filter_map(|row| Some((get(row, 0)?, get(row, 1)?, get(row, 2)?)))
+        .collect();
+    let spaces: BTreeSet<i64> = ended
+        .iter()
+        .filter(|(_, _, is_there)| *is_there)
+        .map(|(space, _, _)| *space)
+        .collect();
     let free = locked::lock(db, work, &spaces.into_iter().collect::<Vec<_>>(), true).await?;
     // Rows without a space were planted; they are deleted too.
-    let doomed = ended.iter().filter(|(space, _, is_there)| !is_there || free.contains(space));
-    let (spaces, keys): (Vec<i64>, Vec<&[u8]>) = doomed.map(|(space, key, _)| (*space, *key)).unzip();
+    let doomed = ended
+        .iter()
+        .filter(|(space, _, is_there)| !is_there || free.contains(space));
+    let (spaces, keys): (Vec<i64>, Vec<&[u8]>) =
+        doomed.map(|(space, key, _)| (*space, *key)).unzip();
     run(db, work, SWEEP, &[&spaces, &keys, &now]).await
 }
 
@@ -187,12 +226,26 @@ pub(super) struct Excess {
 }
 
 /// Returns the spaces from which rows must be evicted.
-pub(super) async fn too_large(db: &Db, work: &Work, excess: Excess) -> Outcome<(Vec<i64>, i64, i64)> {
+pub(super) async fn too_large(
+    db: &Db,
+    work: &Work,
+    excess: Excess,
+) -> Outcome<(Vec<i64>, i64, i64)> {
     let params: [&dyn Param; 2] = [&excess.kind.as_str(), &rows::limit(excess.limit)];
     let found = db.query(LARGEST, &params).await?;
-    let mut total: i64 = found.first().and_then(|row| get(row, 2)).unwrap_or_default();
-    let mut sizes: BTreeMap<i64, i64> =
-        found.iter().map(|row| (get(row, 0).unwrap_or_default(), get(row, 1).unwrap_or_default())).collect();
+    let mut total: i64 = found
+        .first()
+        .and_then(|row| get(row, 2))
+        .unwrap_or_default();
+    let mut sizes: BTreeMap<i64, i64> = found
+        .iter()
+        .map(|row| {
+            (
+                get(row, 0).unwrap_or_default(),
+                get(row, 1).unwrap_or_default(),
+            )
+        })
+        .collect();
     // The transaction's own counters are not written yet.
     for ((_, kind), id) in &work.names {
         if let (true, Some(space)) = (*kind == excess.kind, work.spaces.get(id)) {
@@ -206,27 +259,43 @@ pub(super) async fn too_large(db: &Db, work: &Work, excess: Excess) -> Outcome<(
     }
     let mut sizes: Vec<(i64, i64)> = sizes.into_iter().collect();
     sizes.sort_by_key(|(id, bytes)| (std::cmp::Reverse(*bytes), *id));
-    let level = level(&sizes.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>(), over);
-    let large = sizes.into_iter().filter(|(_, bytes)| *bytes > level).map(|(id, _)| id).collect();
+    let level = level(
+        &sizes.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>(),
+        over,
+    );
+    let large = sizes
+        .into_iter()
+        .filter(|(_, bytes)| *bytes > level)
+        .map(|(id, _)| id)
+        .collect();
     Ok((large, level, over))
 }
 
 /// Evicts rows of the largest namespaces, until the total is within the limit.
 ///
-/// Taking each time from the largest ends where all that were larger are about equally large: that level is worked
-/// out first.
+/// Taking each time from the largest ends where all that were larger are about equally large: that
+/// level is worked out first.
 pub(super) async fn evict(db: &Db, work: &mut Work, excess: Excess, reads: &Reads) -> Outcome<u64> {
     let (large, level, mut over) = too_large(db, work, excess).await?;
     locked::lock(db, work, &large, false).await?;
     let mut gone = 0;
     for id in large {
-        let Some(space) = work.spaces.get(&id).copied() else { continue };
+        let Some(space) = work.spaces.get(&id).copied() else {
+            continue;
+        };
         let surplus = space.bytes.saturating_sub(level).min(over);
         if surplus <= 0 {
             continue;
         }
-        let left = excess.limit.saturating_sub(usize::try_from(gone).unwrap_or(usize::MAX));
-        let need = Need { rows: 0, bytes: surplus, limit: left, neighbours: MANY_NEIGHBOURS };
+        let left = excess
+            .limit
+            .saturating_sub(usize::try_from(gone).unwrap_or(usize::MAX));
+        let need = Need {
+            rows: 0,
+            bytes: surplus,
+            limit: left,
+            neighbours: MANY_NEIGHBOURS,
+        };
         gone += drop_from(db, work, (id, ""), need, reads).await?;
         over -= space.bytes - work.spaces.get(&id).map_or(0, |space| space.bytes);
     }
@@ -250,8 +319,20 @@ fn level(sizes: &[i64], over: i64) -> i64 {
 }
 
 /// Makes room in a locked space, sparing one key: deletes expired rows.
-pub(super) async fn drop_ended(db: &Db, work: &mut Work, space: i64, key: &str, now: Timestamp) -> Outcome<u64> {
-    run(db, work, DELETE_ENDED, &[&space, &now.micros(), &key.as_bytes()]).await
+pub(super) async fn drop_ended(
+    db: &Db,
+    work: &mut Work,
+    space: i64,
+    key: &str,
+    now: Timestamp,
+) -> Outcome<u64> {
+    run(
+        db,
+        work,
+        DELETE_ENDED,
+        &[&space, &now.micros(), &key.as_bytes()],
+    )
+    .await
 }
 
 /// What an eviction must free in a space.
@@ -269,7 +350,8 @@ pub(super) struct Need {
 
 /// Hand of an eviction: goes over the rows of a space, from the oldest to the newest.
 struct Hand {
-    /// Whether it spares rows and stays where it is for the next eviction; else it takes the oldest rows.
+    /// Whether it spares rows and stays where it is for the next eviction; else it takes the oldest
+    /// rows.
     spares: bool,
     /// Time and key of the last row that it visited.
     at: (i64, Vec<u8>),
@@ -283,26 +365,34 @@ impl Hand {
     /// Takes up the hand of a space. First writes down which of its rows this process read.
     async fn of(db: &Db, space: i64, reads: &Reads) -> Outcome<Self> {
         let row = db.query_opt(HAND, &[&space]).await?;
-        let mut hand = Self { spares: false, at: START, round: 0 };
-        let Some((row, (namespace, Kind::Cache))) = row.as_ref().and_then(|row| Some((row, rows::space(row, 0)?)))
+        let mut hand = Self {
+            spares: false,
+            at: START,
+            round: 0,
+        };
+        let Some((row, (namespace, Kind::Cache))) = row
+            .as_ref()
+            .and_then(|row| Some((row, rows::space(row, 0)?)))
         else {
             return Ok(hand);
         };
         hand.spares = true;
-        if let (Some(at), Some(key), Some(round)) = (get(row, 4), get::<&[u8]>(row, 5), get(row, 6)) {
+        if let (Some(at), Some(key), Some(round)) = (get(row, 4), get::<&[u8]>(row, 5), get(row, 6))
+        {
             (hand.at, hand.round) = ((at, key.to_vec()), round);
         }
         let read = reads.take(&namespace);
         if !read.is_empty() {
             let keys: Vec<&[u8]> = read.iter().map(|key| key.as_bytes()).collect();
-            db.execute(MARK_READ, &[&vec![space; keys.len()], &keys]).await?;
+            db.execute(MARK_READ, &[&vec![space; keys.len()], &keys])
+                .await?;
         }
         Ok(hand)
     }
 }
 
-/// Evicts rows of a locked space, sparing one key, until enough is freed: cached answers as [`crate::sieve`] chooses them,
-/// others by their age.
+/// Evicts rows of a locked space, sparing one key, until enough is freed: cached answers as
+/// [`crate::sieve`] chooses them, others by their age.
 pub(super) async fn drop_from(
     db: &Db,
     work: &mut Work,
@@ -314,7 +404,12 @@ pub(super) async fn drop_from(
     let (mut rows, mut bytes, mut gone) = (need.rows, need.bytes, 0);
     let (mut looks, mut rounds) = (0, 0);
     while (rows > 0 || bytes > 0) && gone < need.limit {
-        let params: [&dyn Param; 4] = [&space, &hand.at.0, &hand.at.1, &rows::limit(need.neighbours)];
+        let params: [&dyn Param; 4] = [
+            &space,
+            &hand.at.0,
+            &hand.at.1,
+            &rows::limit(need.neighbours),
+        ];
         let found = db.query(NEIGHBOURS_OF, &params).await?;
         looks += 1;
         if found.is_empty() {
@@ -327,9 +422,13 @@ pub(super) async fn drop_from(
             continue;
         }
         let candidates: Vec<Candidate> = found.iter().map(candidate).collect();
-        let verdicts =
-            if hand.spares { judge(&candidates, hand.round) } else { vec![Verdict::Evict; candidates.len()] };
-        let (mut evicted, mut spared, mut until): (Vec<&[u8]>, Vec<&[u8]>, Vec<i64>) = Default::default();
+        let verdicts = if hand.spares {
+            judge(&candidates, hand.round)
+        } else {
+            vec![Verdict::Evict; candidates.len()]
+        };
+        let (mut evicted, mut spared, mut until): (Vec<&[u8]>, Vec<&[u8]>, Vec<i64>) =
+            Default::default();
         for ((row, candidate), verdict) in found.iter().zip(&candidates).zip(verdicts) {
             if (rows <= 0 && bytes <= 0) || gone >= need.limit {
                 break;
@@ -367,7 +466,11 @@ fn candidate(row: &Row) -> Candidate {
 
 /// Marks cached answers as read, in spaces from which rows were evicted before.
 pub(super) async fn mark_read(db: &Db, reads: &HashMap<Namespace, HashSet<String>>) -> Outcome<()> {
-    if db.query_opt("SELECT 1 FROM memory_hands LIMIT 1", &[]).await?.is_none() {
+    if db
+        .query_opt("SELECT 1 FROM memory_hands LIMIT 1", &[])
+        .await?
+        .is_none()
+    {
         return Ok(());
     }
     let (mut spaces, mut keys): (Vec<i64>, Vec<&[u8]>) = Default::default();

@@ -146,19 +146,33 @@ impl Work {
             .ok_or_else(|| StoreError::Corrupt("a space that was locked is gone".to_owned()))?;
         let (cost, live) = match self.slots.get(&place).and_then(ChangedRow::row) {
             None => (None, None),
-            Some((existing, expires_at, cost)) => {
-                (Some(cost), expires_at.is_none_or(|end| end > batch.now).then_some(existing))
-            }
+            Some((existing, expires_at, cost)) => (
+                Some(cost),
+                expires_at
+                    .is_none_or(|end| end > batch.now)
+                    .then_some(existing),
+            ),
         };
         let meta = pending.resolve(live, batch.now, batch.seal.overhead())?;
-        let grows = (i64::from(cost.is_none()), signed(meta.cost()).saturating_sub(cost.unwrap_or_default()));
-        Ok(Settled { place, meta, is_new: live.is_none(), grows })
+        let grows = (
+            i64::from(cost.is_none()),
+            signed(meta.cost()).saturating_sub(cost.unwrap_or_default()),
+        );
+        Ok(Settled {
+            place,
+            meta,
+            is_new: live.is_none(),
+            grows,
+        })
     }
 
     /// Says how many rows, and how many bytes, a put is over the quota as things are.
     pub(super) fn excess(&self, settled: &Settled, quota: Quota) -> (i64, i64) {
         let (rows, bytes) = self.would_be(settled);
-        (rows.saturating_sub(signed(quota.rows)).max(0), bytes.saturating_sub(signed(quota.bytes)).max(0))
+        (
+            rows.saturating_sub(signed(quota.rows)).max(0),
+            bytes.saturating_sub(signed(quota.bytes)).max(0),
+        )
     }
 
     /// Checks what a space would hold after a put.
@@ -172,30 +186,49 @@ impl Work {
     }
 
     fn would_be(&self, settled: &Settled) -> (i64, i64) {
-        let (rows, bytes) = self.spaces.get(&settled.place.0).map_or((0, 0), |space| (space.rows, space.bytes));
-        (rows.saturating_add(settled.grows.0), bytes.saturating_add(settled.grows.1))
+        let (rows, bytes) = self
+            .spaces
+            .get(&settled.place.0)
+            .map_or((0, 0), |space| (space.rows, space.bytes));
+        (
+            rows.saturating_add(settled.grows.0),
+            bytes.saturating_add(settled.grows.1),
+        )
     }
 
     /// Writes a resolved and sealed put.
     pub(super) fn put(&mut self, settled: Settled, sealed: SealedValue) {
-        let Settled { place, meta, grows, .. } = settled;
+        let Settled {
+            place, meta, grows, ..
+        } = settled;
         self.set(place, Next::Fresh(Box::new(Fresh { meta, sealed })), grows);
     }
 
     /// Deletes a row; returns whether it existed.
     pub(super) fn delete(&mut self, place: RowKey) -> bool {
-        let Some((_, _, cost)) = self.slots.get(&place).and_then(ChangedRow::row) else { return false };
+        let Some((_, _, cost)) = self.slots.get(&place).and_then(ChangedRow::row) else {
+            return false;
+        };
         self.set(place, Next::Nothing, (-1, -cost));
         true
     }
 
     fn set(&mut self, place: RowKey, next: Next, (rows, bytes): (i64, i64)) {
-        let Some(space) = self.spaces.get_mut(&place.0) else { return };
+        let Some(space) = self.spaces.get_mut(&place.0) else {
+            return;
+        };
         let before = *space;
         space.grow(rows, bytes);
-        let slot = self.slots.entry(place.clone()).or_insert(ChangedRow { stored: None, next: Next::Same });
+        let slot = self.slots.entry(place.clone()).or_insert(ChangedRow {
+            stored: None,
+            next: Next::Same,
+        });
         let next = std::mem::replace(&mut slot.next, next);
-        self.undo.push(Undo { place, next, space: before });
+        self.undo.push(Undo {
+            place,
+            next,
+            space: before,
+        });
     }
 
     /// Drops the rows: they were written, and the database is the source of truth.
@@ -238,11 +271,17 @@ impl ChangedRow {
     fn row(&self) -> Option<(Existing, Option<Timestamp>, i64)> {
         match &self.next {
             Next::Nothing => None,
-            Next::Same => self.stored.as_ref().map(|row| (row.existing, row.expires_at, row.cost)),
+            Next::Same => self
+                .stored
+                .as_ref()
+                .map(|row| (row.existing, row.expires_at, row.cost)),
             Next::Fresh(fresh) => {
                 let meta = &fresh.meta;
-                let existing =
-                    Existing { version: meta.version, created_at: meta.created_at, updated_at: meta.updated_at };
+                let existing = Existing {
+                    version: meta.version,
+                    created_at: meta.created_at,
+                    updated_at: meta.updated_at,
+                };
                 Some((existing, meta.expires_at, signed(meta.cost())))
             }
         }

@@ -1,7 +1,7 @@
 //! Writer task: commits waiting batches in one transaction, and only then answers.
 //!
-//! A batch that fails changes nothing and affects no other; a failed commit fails every batch of its group. Only a
-//! certain commit is acknowledged, and a possible commit is not retried.
+//! A batch that fails changes nothing and affects no other; a failed commit fails every batch of
+//! its group. Only a certain commit is acknowledged, and a possible commit is not retried.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -85,7 +85,10 @@ impl WriteLimits {
     /// Returns the limits of a configuration. The wait for a lock ends first, at the server.
     pub(super) fn of(config: &Config) -> Self {
         let silent = config.postgres.connect_timeout;
-        Self { whole: silent.max(config.busy_timeout).mul_f32(1.25), silent }
+        Self {
+            whole: silent.max(config.busy_timeout).mul_f32(1.25),
+            silent,
+        }
     }
 }
 
@@ -116,7 +119,8 @@ impl Writer {
                     accept(command, &mut waiting, &mut closing);
                 }
                 for waiting in waiting.drain(..) {
-                    let message = "the PostgreSQL server did not answer; this write was not sent".to_owned();
+                    let message =
+                        "the PostgreSQL server did not answer; this write was not sent".to_owned();
                     waiting.answer(Err(unavailable(message)));
                 }
             }
@@ -128,8 +132,8 @@ impl Writer {
         }
     }
 
-    /// Does the first of what waits, and with it as much of the rest as can share its transaction. Returns whether the
-    /// server was silent.
+    /// Does the first of what waits, and with it as much of the rest as can share its transaction.
+    /// Returns whether the server was silent.
     async fn step(&self, waiting: &mut VecDeque<Waiting>) -> bool {
         let count = group_length(waiting);
         if count == 0 {
@@ -137,11 +141,16 @@ impl Writer {
             return false;
         }
         let began = Instant::now();
-        let batches: Vec<Arc<Batch>> = waiting.iter().take(count).map(|waiting| Arc::clone(&waiting.batch)).collect();
+        let batches: Vec<Arc<Batch>> = waiting
+            .iter()
+            .take(count)
+            .map(|waiting| Arc::clone(&waiting.batch))
+            .collect();
         match self.group(&batches, began + self.limits.whole).await {
             Ok(done) => {
                 self.recent.note(&batches);
-                let (next_alone, first) = (done.next_alone, take_first(waiting, done.answers.len()));
+                let (next_alone, first) =
+                    (done.next_alone, take_first(waiting, done.answers.len()));
                 for (answer, waiting) in done.answers.into_iter().zip(first) {
                     waiting.answer(answer);
                 }
@@ -166,11 +175,17 @@ impl Writer {
     }
 
     async fn alone(&self, waiting: &mut VecDeque<Waiting>) {
-        let Some(first) = waiting.pop_front() else { return };
+        let Some(first) = waiting.pop_front() else {
+            return;
+        };
         let batch = Arc::clone(&first.batch);
         self.recent.note(std::slice::from_ref(&batch));
         if let Some(delete) = purge::everywhere(&batch) {
-            let purge = purge::run(self.database.clone(), delete.clone(), Arc::clone(&self.outbox));
+            let purge = purge::run(
+                self.database.clone(),
+                delete.clone(),
+                Arc::clone(&self.outbox),
+            );
             self.purges.spawn(async move { first.answer(purge.await) });
             return;
         }
@@ -210,7 +225,9 @@ impl Writer {
                 Err(failure) => failure,
             };
             let remedy = failure.remedy;
-            again(failure, &mut tries).await.map_err(|error| Failure { error, remedy })?;
+            again(failure, &mut tries)
+                .await
+                .map_err(|error| Failure { error, remedy })?;
         }
     }
 }
@@ -235,7 +252,11 @@ pub(super) async fn again(failure: Failure, tries: &mut u32) -> Result<()> {
     Ok(())
 }
 
-fn accept(command: Command, waiting: &mut VecDeque<Waiting>, closing: &mut Option<oneshot::Sender<()>>) {
+fn accept(
+    command: Command,
+    waiting: &mut VecDeque<Waiting>,
+    closing: &mut Option<oneshot::Sender<()>>,
+) {
     match command {
         Command::Write(batch) if closing.is_none() => waiting.push_back(batch),
         Command::Write(batch) => batch.answer(Err(StoreError::Closed)),
@@ -249,7 +270,12 @@ fn group_length(waiting: &VecDeque<Waiting>) -> usize {
     let fits = |waiting: &&Waiting| {
         let is_within = ops < GROUP_OPS && bytes < GROUP_BYTES;
         ops += waiting.batch.ops.len();
-        bytes += waiting.batch.ops.iter().map(PendingOp::weight).sum::<usize>();
+        bytes += waiting
+            .batch
+            .ops
+            .iter()
+            .map(PendingOp::weight)
+            .sum::<usize>();
         is_within && apply::is_named(&waiting.batch)
     };
     waiting.iter().take(GROUP_BATCHES).take_while(fits).count()

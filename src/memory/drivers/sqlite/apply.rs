@@ -1,7 +1,7 @@
 //! Applies operations to the database, inside the writer's transaction.
 //!
-//! A single put checks everything before it changes anything but its space, so that a refusal leaves nothing behind:
-//! a space without rows is deleted before the commit.
+//! A single put checks everything before it changes anything but its space, so that a refusal
+//! leaves nothing behind: a space without rows is deleted before the commit.
 
 use helmdeck_core::Timestamp;
 use helmdeck_core::numbers::{signed, unsigned};
@@ -51,7 +51,12 @@ struct Old {
 impl<'c> Work<'c> {
     /// Starts inside an open transaction.
     pub(super) fn new(db: &'c Connection, free_row_ids: &'c mut FreeRowIds) -> Self {
-        Self { db, usage: Usage::default(), done: Finished::default(), free_row_ids }
+        Self {
+            db,
+            usage: Usage::default(),
+            done: Finished::default(),
+            free_row_ids,
+        }
     }
 
     /// Does a batch: all of it, or nothing and the error of the first operation that failed.
@@ -76,7 +81,9 @@ impl<'c> Work<'c> {
     pub(super) fn finish(self) -> Result<Finished> {
         self.usage.write(self.db)?;
         if self.done.forgot {
-            self.db.prepare_cached("UPDATE memory_generation SET value = value + 1")?.execute([])?;
+            self.db
+                .prepare_cached("UPDATE memory_generation SET value = value + 1")?
+                .execute([])?;
         }
         Ok(self.done)
     }
@@ -88,9 +95,12 @@ impl<'c> Work<'c> {
                 self.done.forgot = true;
                 Ok(Written::Deleted(self.delete(delete)?))
             }
-            PendingOp::Evict { kind, bytes, limit } => {
-                Ok(Written::Deleted(self.evict(*kind, *bytes, *limit, &batch.reads)?))
-            }
+            PendingOp::Evict { kind, bytes, limit } => Ok(Written::Deleted(self.evict(
+                *kind,
+                *bytes,
+                *limit,
+                &batch.reads,
+            )?)),
             PendingOp::Sweep(limit) => Ok(Written::Deleted(self.sweep(batch.now, *limit)?)),
         }
     }
@@ -101,10 +111,10 @@ impl<'c> Work<'c> {
         // Most puts are of new entries: try that first, without a look at what is there.
         if let Some(sealed) = &pending.fresh {
             let meta = pending.resolve(None, batch.now, batch.seal.overhead())?;
-            let fits = batch
-                .quotas
-                .of(put.kind)
-                .check(unsigned(space.rows) + 1, unsigned(space.bytes).saturating_add(meta.cost()));
+            let fits = batch.quotas.of(put.kind).check(
+                unsigned(space.rows) + 1,
+                unsigned(space.bytes).saturating_add(meta.cost()),
+            );
             if fits.is_ok()
                 && let Some(id) = self.insert(space.id, &meta, sealed)?
             {
@@ -116,9 +126,18 @@ impl<'c> Work<'c> {
         let existing = old
             .as_ref()
             .filter(|old| old.expires_at.is_none_or(|end| end > batch.now.micros()))
-            .map(|old| Existing { version: old.version, created_at: old.created_at, updated_at: old.updated_at });
+            .map(|old| Existing {
+                version: old.version,
+                created_at: old.created_at,
+                updated_at: old.updated_at,
+            });
         let meta = pending.resolve(existing, batch.now, batch.seal.overhead())?;
-        self.make_room(space.id, &meta, old.as_ref().map(|old| (old.id, old.cost)), batch)?;
+        self.make_room(
+            space.id,
+            &meta,
+            old.as_ref().map(|old| (old.id, old.cost)),
+            batch,
+        )?;
         let sealed = pending.seal(&meta, existing.is_none(), &*batch.seal)?;
         let id = match &old {
             Some(old) => self.update(old.id, &meta, &sealed)?,
@@ -131,14 +150,22 @@ impl<'c> Work<'c> {
     }
 
     /// Brings tags and counters up to a row that was written.
-    fn came(&mut self, space: i64, id: i64, meta: &EntryMeta, sealed: &SealedValue, old: Option<&Old>) -> Result<()> {
+    fn came(
+        &mut self,
+        space: i64,
+        id: i64,
+        meta: &EntryMeta,
+        sealed: &SealedValue,
+        old: Option<&Old>,
+    ) -> Result<()> {
         let old_tags = old.map_or(&[][..], |old| &old.tags);
         if old_tags != meta.tags {
             self.untag(space, id, old_tags)?;
             self.tag(space, id, &meta.tags)?;
         }
         let bytes = signed(meta.cost()) - old.map_or(0, |old| old.cost);
-        self.usage.count(self.db, space, i64::from(old.is_none()), bytes)?;
+        self.usage
+            .count(self.db, space, i64::from(old.is_none()), bytes)?;
         if let Some(old) = old {
             self.usage.count_key(&old.key_id, -1);
         }
@@ -167,7 +194,12 @@ impl<'c> Work<'c> {
     }
 
     /// Inserts a row and returns its id, `None` if one is there.
-    fn insert(&mut self, space: i64, meta: &EntryMeta, sealed: &SealedValue) -> Result<Option<i64>> {
+    fn insert(
+        &mut self,
+        space: i64,
+        meta: &EntryMeta,
+        sealed: &SealedValue,
+    ) -> Result<Option<i64>> {
         let hole = self.free_row_ids.take();
         let mut statement = self.db.prepare_cached(
             "INSERT INTO memory_entries (version, created_at, updated_at, expires_at, key_id, fingerprint, category, tags,
@@ -181,7 +213,10 @@ impl<'c> Work<'c> {
         statement.raw_bind_parameter(15, hole)?;
         let mut inserted = statement.raw_execute()? > 0;
         if !inserted && let Some(id) = hole {
-            let taken = self.db.prepare_cached("SELECT 1 FROM memory_entries WHERE id = ?1")?.exists([id])?;
+            let taken = self
+                .db
+                .prepare_cached("SELECT 1 FROM memory_entries WHERE id = ?1")?
+                .exists([id])?;
             if taken {
                 self.free_row_ids.forget();
                 statement.raw_bind_parameter(15, None::<i64>)?;
@@ -208,11 +243,19 @@ impl<'c> Work<'c> {
 
     fn delete(&mut self, delete: &Delete) -> Result<u64> {
         match delete {
-            Delete::Key { namespace, kind, key } => match self.usage.find(self.db, namespace, *kind)? {
+            Delete::Key {
+                namespace,
+                kind,
+                key,
+            } => match self.usage.find(self.db, namespace, *kind)? {
                 Some(space) => self.delete_where("space_id = ?1 AND key = ?2", (space, key)),
                 None => Ok(0),
             },
-            Delete::Prefix { namespace, kind, prefix } => {
+            Delete::Prefix {
+                namespace,
+                kind,
+                prefix,
+            } => {
                 let mut count = 0;
                 let whose = namespace.clone().map_or(Reach::Everybody, Reach::One);
                 for space in self.spaces(&whose, *kind)? {
@@ -277,10 +320,11 @@ impl<'c> Work<'c> {
         Ok(found)
     }
 
-    /// Deletes entries with their tags and counts them out. Works on raw rows: nothing is decrypted.
+    /// Deletes entries with their tags and counts them out. Works on raw rows: nothing is
+    /// decrypted.
     ///
-    /// A `+` before a column keeps SQLite from choosing that column's index where the other condition is the narrow
-    /// one.
+    /// A `+` before a column keeps SQLite from choosing that column's index where the other
+    /// condition is the narrow one.
     pub(super) fn delete_where(&mut self, condition: &str, params: impl Params) -> Result<u64> {
         let mut statement = self.db.prepare_cached(&format!(
             "DELETE FROM memory_entries WHERE {condition} RETURNING id, space_id, cost, key_id, tags"
@@ -304,7 +348,9 @@ impl<'c> Work<'c> {
             self.usage.count_key(key_id, -1);
         }
         self.done.freed |= !gone.is_empty();
-        self.done.gone.extend(scattered(gone.iter().map(|row| row.0).collect()));
+        self.done
+            .gone
+            .extend(scattered(gone.iter().map(|row| row.0).collect()));
         Ok(gone.len() as u64)
     }
 
@@ -321,7 +367,9 @@ impl<'c> Work<'c> {
     fn untag(&self, space: i64, id: i64, tags: &[String]) -> Result<()> {
         for tag in tags {
             self.db
-                .prepare_cached("DELETE FROM memory_tags WHERE space_id = ?1 AND tag = ?2 AND entry_id = ?3")?
+                .prepare_cached(
+                    "DELETE FROM memory_tags WHERE space_id = ?1 AND tag = ?2 AND entry_id = ?3",
+                )?
                 .execute((space, tag, id))?;
         }
         Ok(())
@@ -338,7 +386,10 @@ fn bind(statement: &mut Statement<'_>, meta: &EntryMeta, sealed: &SealedValue) -
     statement.raw_bind_parameter(6, &meta.fingerprint)?;
     statement.raw_bind_parameter(7, &meta.category)?;
     statement.raw_bind_parameter(8, rows::json(&meta.tags, meta.tags.is_empty(), "[]")?)?;
-    statement.raw_bind_parameter(9, rows::json(&meta.attributes, meta.attributes.is_empty(), "{}")?)?;
+    statement.raw_bind_parameter(
+        9,
+        rows::json(&meta.attributes, meta.attributes.is_empty(), "{}")?,
+    )?;
     statement.raw_bind_parameter(10, &sealed.nonce)?;
     statement.raw_bind_parameter(11, &sealed.value)?;
     statement.raw_bind_parameter(12, signed(meta.cost()))?;

@@ -1,7 +1,8 @@
 //! Database file: creation with private permissions, opening, and detection of a replaced file.
 //!
-//! Creation and opening hold a lock on the folder, so only one of several processes creates a missing file. A `-wal` or
-//! `-shm` of a deleted file is removed first, because SQLite would read it into the new file.
+//! Creation and opening hold a lock on the folder, so only one of several processes creates a
+//! missing file. A `-wal` or `-shm` of a deleted file is removed first, because SQLite would read
+//! it into the new file.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
@@ -20,9 +21,11 @@ const PAGE_BYTES: u64 = 4096;
 
 /// `PRAGMA auto_vacuum` of a file that gives pages back step by step.
 const INCREMENTAL: i64 = 2;
-/// Part of `busy_timeout` to wait for another process's lock if nothing can be lost: 78 ms by default.
+/// Part of `busy_timeout` to wait for another process's lock if nothing can be lost: 78 ms by
+/// default.
 ///
-/// That is at the start, for answers and for audit rows. A commit holds the lock for a few milliseconds.
+/// That is at the start, for answers and for audit rows. A commit holds the lock for a few
+/// milliseconds.
 const BRIEF: u32 = 64;
 
 /// Identity of a file: device and inode.
@@ -50,8 +53,18 @@ impl DatabaseFile {
     ///
     /// A write-ahead log of about `log_bytes` is checkpointed into the database.
     #[must_use]
-    pub fn new(path: PathBuf, busy_timeout: Duration, log_bytes: u64, migrations: &'static Migrations) -> Self {
-        Self { path, busy_timeout, log_bytes, migrations }
+    pub fn new(
+        path: PathBuf,
+        busy_timeout: Duration,
+        log_bytes: u64,
+        migrations: &'static Migrations,
+    ) -> Self {
+        Self {
+            path,
+            busy_timeout,
+            log_bytes,
+            migrations,
+        }
     }
 
     /// Returns the size of the log at which it is checkpointed.
@@ -77,21 +90,33 @@ impl DatabaseFile {
 
     /// Opens the file for writing. Creates it and its folder if missing, and migrates its schema.
     ///
-    /// `gone` is the file that was open at this path before, if any. None of its connections may be open in this
-    /// process.
+    /// `gone` is the file that was open at this path before, if any. None of its connections may be
+    /// open in this process.
     ///
     /// # Errors
     /// `Corrupt` if it is not a database, or not ours; `Unavailable`.
-    pub fn open_for_writing(&self, gone: Option<FileIdentity>) -> Result<(Connection, FileIdentity)> {
+    pub fn open_for_writing(
+        &self,
+        gone: Option<FileIdentity>,
+    ) -> Result<(Connection, FileIdentity)> {
         let folder = match self.path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| self.about(error))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|error| self.about(error))?;
         let lock = File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
         let _lock = lock.map_err(|error| self.about(error))?;
         self.clear_leftovers(gone)?;
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path) {
+        match OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&self.path)
+        {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(self.about(error)),
@@ -99,9 +124,12 @@ impl DatabaseFile {
         let before = self.id("")?;
         let mut connection = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         connection.busy_timeout(self.brief_wait())?;
-        self.set_up(&mut connection).map_err(|error| self.name(error))?;
+        self.set_up(&mut connection)
+            .map_err(|error| self.name(error))?;
         connection.busy_timeout(self.busy_timeout)?;
-        let identity = self.identity()?.ok_or_else(|| self.about(ErrorKind::NotFound.into()))?;
+        let identity = self
+            .identity()?
+            .ok_or_else(|| self.about(ErrorKind::NotFound.into()))?;
         // Otherwise this process would write to an unlinked file that no other process sees.
         if before != Some(identity.main) {
             return Err(self.swapped());
@@ -115,7 +143,11 @@ impl DatabaseFile {
     /// `Corrupt`; `Unavailable`, also if another file is at the path.
     pub(crate) fn open_for_reading(&self, current: &FileIdentity) -> Result<Connection> {
         let connection = self.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        if self.is_still(current) { Ok(connection) } else { Err(self.swapped()) }
+        if self.is_still(current) {
+            Ok(connection)
+        } else {
+            Err(self.swapped())
+        }
     }
 
     /// Opens the file for writing again; it must be `current`.
@@ -124,12 +156,22 @@ impl DatabaseFile {
     /// As [`Self::open_for_writing`]; `Unavailable` if another file is at the path.
     pub(crate) fn open_again(&self, current: &FileIdentity) -> Result<Connection> {
         let (connection, identity) = self.open_for_writing(None)?;
-        if identity.main == current.main { Ok(connection) } else { Err(self.swapped()) }
+        if identity.main == current.main {
+            Ok(connection)
+        } else {
+            Err(self.swapped())
+        }
     }
 
     fn swapped(&self) -> StoreError {
-        let message = format!("{}: another file took its place while it was opened", self.path.display());
-        StoreError::Unavailable { message, source: None }
+        let message = format!(
+            "{}: another file took its place while it was opened",
+            self.path.display()
+        );
+        StoreError::Unavailable {
+            message,
+            source: None,
+        }
     }
 
     /// Returns what is at the path now, `None` if nothing is.
@@ -137,8 +179,14 @@ impl DatabaseFile {
     /// # Errors
     /// `Unavailable` if the folder cannot be read.
     pub fn identity(&self) -> Result<Option<FileIdentity>> {
-        let Some(main) = self.id("")? else { return Ok(None) };
-        Ok(Some(FileIdentity { main, wal: self.id("-wal")?, shm: self.id("-shm")? }))
+        let Some(main) = self.id("")? else {
+            return Ok(None);
+        };
+        Ok(Some(FileIdentity {
+            main,
+            wal: self.id("-wal")?,
+            shm: self.id("-shm")?,
+        }))
     }
 
     /// Returns whether the file at the path is the one that was opened.
@@ -149,36 +197,47 @@ impl DatabaseFile {
 
     /// Returns the bytes of the database and its log.
     pub(crate) fn disk_bytes(&self) -> u64 {
-        ["", "-wal"].iter().filter_map(|suffix| fs::metadata(self.beside(suffix)).ok()).map(|file| file.len()).sum()
+        ["", "-wal"]
+            .iter()
+            .filter_map(|suffix| fs::metadata(self.beside(suffix)).ok())
+            .map(|file| file.len())
+            .sum()
     }
 
     fn connect(&self, flags: OpenFlags) -> Result<Connection> {
         let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&self.path, flags).map_err(|error| self.name(error.into()))?;
+        let connection = Connection::open_with_flags(&self.path, flags)
+            .map_err(|error| self.name(error.into()))?;
         connection.busy_timeout(self.busy_timeout)?;
         // Without this guarantee SQLite plans a statement anew for each value that is bound to it.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(64);
         // Holds the inner pages of the indexes of a million rows; taken only as far as it is used.
-        connection.pragma_update(None, "cache_size", -8192).map_err(|error| self.name(error.into()))?;
+        connection
+            .pragma_update(None, "cache_size", -8192)
+            .map_err(|error| self.name(error.into()))?;
         Ok(connection)
     }
 
     fn set_up(&self, connection: &mut Connection) -> Result<()> {
-        // Must come before anything is in the file; an older file stays as it is. To set it takes the lock for
-        // writing, so that is done only where it is needed: a file that another process writes to can still be opened
-        // and read.
+        // Must come before anything is in the file; an older file stays as it is. To set it takes
+        // the lock for writing, so that is done only where it is needed: a file that another
+        // process writes to can still be opened and read.
         let vacuum: i64 = connection.query_row("PRAGMA auto_vacuum", [], |row| row.get(0))?;
         let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
         if vacuum != INCREMENTAL && pages == 0 {
             connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
         }
-        let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+        let mode: String =
+            connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         if mode != "wal" {
-            return Err(StoreError::Corrupt(format!("its journal mode stays \"{mode}\", it must be \"wal\"")));
+            return Err(StoreError::Corrupt(format!(
+                "its journal mode stays \"{mode}\", it must be \"wal\""
+            )));
         }
-        // Deleted values are overwritten, not only unlinked. The log is moved into the database at a size limit, so
-        // that a page that many commits change is moved once, and the log shrinks back after a burst.
+        // Deleted values are overwritten, not only unlinked. The log is moved into the database at
+        // a size limit, so that a page that many commits change is moved once, and the log shrinks
+        // back after a burst.
         connection.execute_batch(&format!(
             "PRAGMA secure_delete = ON; PRAGMA wal_autocheckpoint = {}; PRAGMA journal_size_limit = {};",
             self.log_bytes / PAGE_BYTES,
@@ -194,7 +253,10 @@ impl DatabaseFile {
         if !absent && gone.is_none_or(|gone| now.is_some_and(|now| now.main == gone.main)) {
             return Ok(());
         }
-        for (suffix, old) in [("-wal", gone.and_then(|gone| gone.wal)), ("-shm", gone.and_then(|gone| gone.shm))] {
+        for (suffix, old) in [
+            ("-wal", gone.and_then(|gone| gone.wal)),
+            ("-shm", gone.and_then(|gone| gone.shm)),
+        ] {
             let found = self.id(suffix)?;
             if found.is_some() && (absent || found == old) {
                 fs::remove_file(self.beside(suffix)).map_err(|error| self.about(error))?;
@@ -228,9 +290,10 @@ impl DatabaseFile {
         let path = self.path.display();
         match error {
             StoreError::Corrupt(message) => StoreError::Corrupt(format!("{path}: {message}")),
-            StoreError::Unavailable { message, source } => {
-                StoreError::Unavailable { message: format!("{path}: {message}"), source }
-            }
+            StoreError::Unavailable { message, source } => StoreError::Unavailable {
+                message: format!("{path}: {message}"),
+                source,
+            },
             other => other,
         }
     }

@@ -1,8 +1,9 @@
 //! Free row ids: ids of deleted rows between rows that still exist.
 //!
-//! SQLite appends a new row after all others, and merges pages only when they are two thirds empty. Without reuse of
-//! ids, a store with steady writes would fill with half-empty pages. Adjacent deleted rows free whole pages, which
-//! SQLite reuses: their ids are not kept, because filling such pages in order leaves them half empty.
+//! SQLite appends a new row after all others, and merges pages only when they are two thirds empty.
+//! Without reuse of ids, a store with steady writes would fill with half-empty pages. Adjacent
+//! deleted rows free whole pages, which SQLite reuses: their ids are not kept, because filling such
+//! pages in order leaves them half empty.
 
 /// Most ids that are kept (4 MiB). More are dropped, and their pages stay as they are.
 const MOST: usize = 512 << 10;
@@ -45,7 +46,10 @@ impl FreeRowIds {
 pub(super) fn scattered(mut ids: Vec<i64>) -> Vec<i64> {
     ids.sort_unstable_by(|a, b| b.cmp(a));
     let runs = ids.chunk_by(|a, b| a.checked_sub(1) == Some(*b));
-    runs.filter(|run| run.len() < RUN).flatten().copied().collect()
+    runs.filter(|run| run.len() < RUN)
+        .flatten()
+        .copied()
+        .collect()
 }
 
 #[cfg(test)]

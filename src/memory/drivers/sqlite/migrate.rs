@@ -1,7 +1,7 @@
 //! Schema migration: runs numbered SQL files one by one, and records each in the ledger.
 //!
-//! Two processes may run it at once: all of it is inside one immediate transaction. A newer database is refused and
-//! never changed.
+//! Two processes may run it at once: all of it is inside one immediate transaction. A newer
+//! database is refused and never changed.
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
@@ -14,7 +14,8 @@ pub struct Migrations {
     pub ledger: &'static str,
     /// Name and SQL, in order; the first has number 1.
     pub steps: &'static [(&'static str, &'static str)],
-    /// Name and SQL of additions, which programs that know only the steps do not notice. They run after the steps.
+    /// Name and SQL of additions, which programs that know only the steps do not notice. They run
+    /// after the steps.
     pub additions: &'static [(&'static str, &'static str)],
 }
 
@@ -52,7 +53,9 @@ impl Migrations {
             ))?;
             transaction.execute_batch(sql)?;
             transaction.execute(
-                &format!("INSERT INTO {ledger} (name, applied_at) VALUES (?1, unixepoch() * 1000000)"),
+                &format!(
+                    "INSERT INTO {ledger} (name, applied_at) VALUES (?1, unixepoch() * 1000000)"
+                ),
                 [name],
             )?;
         }
@@ -65,20 +68,31 @@ impl Migrations {
     }
 
     /// Returns the additions that did not run.
-    fn missing(&self, connection: &Connection) -> Result<Vec<&'static (&'static str, &'static str)>> {
+    fn missing(
+        &self,
+        connection: &Connection,
+    ) -> Result<Vec<&'static (&'static str, &'static str)>> {
         if self.additions.is_empty() {
             return Ok(Vec::new());
         }
         let ledger = self.additions_ledger();
-        let there: bool =
-            connection
-                .query_row("SELECT count(*) > 0 FROM sqlite_schema WHERE name = ?1", [&ledger], |row| row.get(0))?;
+        let there: bool = connection.query_row(
+            "SELECT count(*) > 0 FROM sqlite_schema WHERE name = ?1",
+            [&ledger],
+            |row| row.get(0),
+        )?;
         if !there {
             return Ok(self.additions.iter().collect());
         }
         let mut all = connection.prepare(&format!("SELECT name FROM {ledger}"))?;
-        let done: Vec<String> = all.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-        Ok(self.additions.iter().filter(|(name, _)| !done.iter().any(|done| done == name)).collect())
+        let done: Vec<String> = all
+            .query_map([], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        Ok(self
+            .additions
+            .iter()
+            .filter(|(name, _)| !done.iter().any(|done| done == name))
+            .collect())
     }
 
     fn done(&self, connection: &Connection) -> Result<usize> {
@@ -91,11 +105,17 @@ impl Migrations {
             return if tables == 0 {
                 Ok(0)
             } else {
-                Err(StoreError::Corrupt("this is a database of another program".to_owned()))
+                Err(StoreError::Corrupt(
+                    "this is a database of another program".to_owned(),
+                ))
             };
         }
         let done: i64 = connection
-            .query_row(&format!("SELECT max(version) FROM {}", self.ledger), [], |row| row.get::<_, Option<i64>>(0))
+            .query_row(
+                &format!("SELECT max(version) FROM {}", self.ledger),
+                [],
+                |row| row.get::<_, Option<i64>>(0),
+            )
             .optional()?
             .flatten()
             .unwrap_or(0);

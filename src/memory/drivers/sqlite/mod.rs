@@ -1,7 +1,7 @@
 //! SQLite driver: one writer thread that groups commits, and a few reader threads.
 //!
-//! Each thread has its own connection. Several processes may use one file at a time. SQLite is never called on the
-//! caller's thread.
+//! Each thread has its own connection. Several processes may use one file at a time. SQLite is
+//! never called on the caller's thread.
 
 mod apply;
 mod error;
@@ -49,10 +49,19 @@ use crate::sealed::Seal;
 static MIGRATIONS: Migrations = Migrations {
     ledger: "memory_migrations",
     steps: &[
-        ("entries", include_str!("../../migrations/sqlite/0001_entries.sql")),
-        ("room", include_str!("../../migrations/sqlite/0002_room.sql")),
+        (
+            "entries",
+            include_str!("../../migrations/sqlite/0001_entries.sql"),
+        ),
+        (
+            "room",
+            include_str!("../../migrations/sqlite/0002_room.sql"),
+        ),
     ],
-    additions: &[("sieve", include_str!("../../migrations/sqlite/0003_sieve.sql"))],
+    additions: &[(
+        "sieve",
+        include_str!("../../migrations/sqlite/0003_sieve.sql"),
+    )],
 };
 
 /// How long a caller spins for a point read if a reader is awake: a few times its duration.
@@ -85,7 +94,8 @@ enum Read {
 }
 
 impl Sqlite {
-    /// Opens a file; creates it with mode 0600 (its folder with 0700) if missing. Blocks on the disk.
+    /// Opens a file; creates it with mode 0600 (its folder with 0700) if missing. Blocks on the
+    /// disk.
     ///
     /// # Errors
     /// `Corrupt` if it is not a database, or not one of this program or version; `Unavailable`.
@@ -99,7 +109,9 @@ impl Sqlite {
         let (writes, write_queue) = crossbeam_channel::unbounded();
         for index in WRITER + 1..=readers {
             let (pool, reads) = (Arc::clone(&pool), Arc::clone(&reads));
-            spawn(format!("memory-read-{index}"), move || read(&pool, index, &reads))?;
+            spawn(format!("memory-read-{index}"), move || {
+                read(&pool, index, &reads)
+            })?;
         }
         let writer = Writer::new(Arc::clone(&pool), write_queue, locked);
         spawn("memory-write".to_owned(), move || writer.run())?;
@@ -115,7 +127,8 @@ impl Sqlite {
         })
     }
 
-    /// Returns whether another process held the write lock at the time of opening. Reads work regardless.
+    /// Returns whether another process held the write lock at the time of opening. Reads work
+    /// regardless.
     #[must_use]
     pub const fn was_locked(&self) -> bool {
         self.locked
@@ -165,7 +178,10 @@ impl Sqlite {
         query: impl FnOnce(&ConnectionPool, &mut PooledConnection) -> Result<T> + Send + 'static,
     ) -> Result<(oneshot::Receiver<Result<T>>, bool)> {
         self.check_open()?;
-        let permit = Arc::clone(&self.read_permits).acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let permit = Arc::clone(&self.read_permits)
+            .acquire_owned()
+            .await
+            .map_err(|_| StoreError::Closed)?;
         let (reply, answer) = oneshot::channel();
         let run = move |pool: &ConnectionPool, pooled: usize| {
             if !reply.is_closed() {
@@ -173,7 +189,10 @@ impl Sqlite {
             }
             drop(permit);
         };
-        let awake = self.reads.send(Read::Run(Box::new(run))).map_err(|_| StoreError::Closed)?;
+        let awake = self
+            .reads
+            .send(Read::Run(Box::new(run)))
+            .map_err(|_| StoreError::Closed)?;
         Ok((answer, awake))
     }
 
@@ -187,12 +206,18 @@ impl Sqlite {
         let run = move |pool: &ConnectionPool| {
             let _ = reply.send(work(pool));
         };
-        self.writes.send(Command::Run(Box::new(run))).map_err(|_| StoreError::Closed)?;
+        self.writes
+            .send(Command::Run(Box::new(run)))
+            .map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
     fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(()) }
+        if self.closed.load(Ordering::Acquire) {
+            Err(StoreError::Closed)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -245,55 +270,106 @@ impl Driver for Sqlite {
         seal: &Arc<dyn Seal>,
     ) -> Result<Option<Entry>> {
         let (namespace, key, seal) = (namespace.clone(), key.to_owned(), Arc::clone(seal));
-        self.read_point(move |_, pooled| queries::get(&pooled.connection, &namespace, kind, &key, now, &seal)).await
+        self.read_point(move |_, pooled| {
+            queries::get(&pooled.connection, &namespace, kind, &key, now, &seal)
+        })
+        .await
     }
 
     async fn list(&self, range: Range, after: Option<Position>, limit: usize) -> Result<ListPage> {
-        self.read(false, move |_, pooled| ranges::list(&pooled.connection, &range, after, limit)).await
+        self.read(false, move |_, pooled| {
+            ranges::list(&pooled.connection, &range, after, limit)
+        })
+        .await
     }
 
-    async fn scan(&self, range: Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Result<Scan> {
+    async fn scan(
+        &self,
+        range: Range,
+        order: Order,
+        limit: usize,
+        seal: &Arc<dyn Seal>,
+    ) -> Result<Scan> {
         let seal = Arc::clone(seal);
-        self.read(false, move |_, pooled| ranges::scan(&pooled.connection, &range, order, limit, &seal)).await
+        self.read(false, move |_, pooled| {
+            ranges::scan(&pooled.connection, &range, order, limit, &seal)
+        })
+        .await
     }
 
-    async fn namespaces(&self, of: Option<NamespaceOwner>, now: Timestamp) -> Result<Vec<NamespaceStats>> {
-        self.read(false, move |_, pooled| queries::namespaces(&pooled.connection, of.as_ref(), now)).await
+    async fn namespaces(
+        &self,
+        of: Option<NamespaceOwner>,
+        now: Timestamp,
+    ) -> Result<Vec<NamespaceStats>> {
+        self.read(false, move |_, pooled| {
+            queries::namespaces(&pooled.connection, of.as_ref(), now)
+        })
+        .await
     }
 
     async fn stats(&self, now: Timestamp) -> Result<Stats> {
         self.read(false, move |pool, pooled| {
             let stats = queries::stats(&pooled.connection, now)?;
-            Ok(Stats { disk_bytes: pool.file().disk_bytes(), ..stats })
+            Ok(Stats {
+                disk_bytes: pool.file().disk_bytes(),
+                ..stats
+            })
         })
         .await
     }
 
     async fn generation(&self) -> Result<u64> {
-        self.read(true, |pool, pooled| pool.generation(pooled)).await
+        self.read(true, |pool, pooled| pool.generation(pooled))
+            .await
     }
 
     async fn write(&self, batch: Batch) -> Result<Vec<Written>> {
         self.check_open()?;
-        let kib = batch.ops.iter().map(PendingOp::weight).sum::<usize>().div_ceil(1024).clamp(1, WAITING_WRITE_KIB);
-        let permits = Arc::clone(&self.write_permits).acquire_many_owned(u32::try_from(kib).unwrap_or(1)).await;
+        let kib = batch
+            .ops
+            .iter()
+            .map(PendingOp::weight)
+            .sum::<usize>()
+            .div_ceil(1024)
+            .clamp(1, WAITING_WRITE_KIB);
+        let permits = Arc::clone(&self.write_permits)
+            .acquire_many_owned(u32::try_from(kib).unwrap_or(1))
+            .await;
         let (reply, answer) = oneshot::channel();
-        let waiting = Waiting { batch, reply, _permit: permits.map_err(|_| StoreError::Closed)? };
-        self.writes.send(Command::Write(waiting)).map_err(|_| StoreError::Closed)?;
+        let waiting = Waiting {
+            batch,
+            reply,
+            _permit: permits.map_err(|_| StoreError::Closed)?,
+        };
+        self.writes
+            .send(Command::Write(waiting))
+            .map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
     async fn walk(&self, after: Option<Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Result<Walk> {
         let seal = Arc::clone(seal);
-        self.read(false, move |_, pooled| walk::walk(&pooled.connection, after.as_ref(), limit, &seal)).await
+        self.read(false, move |_, pooled| {
+            walk::walk(&pooled.connection, after.as_ref(), limit, &seal)
+        })
+        .await
     }
 
-    async fn reseal(&self, after: Option<Mark>, limit: usize, current: &str, seal: &Arc<dyn Seal>) -> Result<Resealed> {
+    async fn reseal(
+        &self,
+        after: Option<Mark>,
+        limit: usize,
+        current: &str,
+        seal: &Arc<dyn Seal>,
+    ) -> Result<Resealed> {
         let (current, seal) = (current.to_owned(), Arc::clone(seal));
         self.run(move |pool| {
             pool.with(WRITER, true, |pooled| {
                 pooled.set_durable(true)?;
-                let transaction = pooled.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+                let transaction = pooled
+                    .connection
+                    .transaction_with_behavior(TransactionBehavior::Immediate)?;
                 let done = walk::reseal(&transaction, after.as_ref(), limit, &current, &seal)?;
                 transaction.commit()?;
                 Ok(done)
@@ -307,7 +383,11 @@ impl Driver for Sqlite {
             pool.with(WRITER, true, |pooled| {
                 pooled.set_durable(false)?;
                 // A store that never evicted anything is not locked for this.
-                if !pooled.connection.prepare_cached("SELECT 1 FROM memory_hands")?.exists([])? {
+                if !pooled
+                    .connection
+                    .prepare_cached("SELECT 1 FROM memory_hands")?
+                    .exists([])?
+                {
                     return Ok(());
                 }
                 // Nor does it wait long: a hint is lost at most.
@@ -328,7 +408,13 @@ impl Driver for Sqlite {
         self.run(move |pool| pool.adopt_if_empty(canary, now)).await
     }
 
-    async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, hold: Duration) -> Result<bool> {
+    async fn try_lock(
+        &self,
+        name: &str,
+        owner: &str,
+        now: Timestamp,
+        hold: Duration,
+    ) -> Result<bool> {
         let until = now.saturating_add(hold);
         let (name, owner) = (name.to_owned(), owner.to_owned());
         self.run(move |pool| {
@@ -363,7 +449,9 @@ impl Driver for Sqlite {
             }
         }
         let (reply, answer) = oneshot::channel();
-        self.writes.send(Command::Close(reply)).map_err(|_| StoreError::Closed)?;
+        self.writes
+            .send(Command::Close(reply))
+            .map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 }

@@ -1,8 +1,9 @@
 //! Connection pool: one connection for each thread that uses the database, opened when needed.
 //!
-//! When the file at the path is no longer the one that was opened (deleted, replaced), all connections are closed
-//! before anything is opened again. SQLite keeps its locks per process and file: a connection to the new file beside
-//! one to the old would pull the shared memory from under it.
+//! When the file at the path is no longer the one that was opened (deleted, replaced), all
+//! connections are closed before anything is opened again. SQLite keeps its locks per process and
+//! file: a connection to the new file beside one to the old would pull the shared memory from under
+//! it.
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,7 +93,8 @@ impl ConnectionPool {
         &self.file
     }
 
-    /// Runs work on a connection. With `look` the file is checked every time, not only now and then.
+    /// Runs work on a connection. With `look` the file is checked every time, not only now and
+    /// then.
     pub(super) fn with<T>(
         &self,
         index: usize,
@@ -108,7 +110,9 @@ impl ConnectionPool {
         if slot.is_none() {
             *slot = Some(self.connect(index)?);
         }
-        let Some(pooled) = slot.as_mut() else { return Err(StoreError::Closed) };
+        let Some(pooled) = slot.as_mut() else {
+            return Err(StoreError::Closed);
+        };
         let result = work(pooled);
         if result.as_ref().is_err_and(spoils_connection) {
             *slot = None;
@@ -148,7 +152,8 @@ impl ConnectionPool {
         Ok(adopted)
     }
 
-    /// Returns whether another process holds the lock for writing, and for longer than a commit takes.
+    /// Returns whether another process holds the lock for writing, and for longer than a commit
+    /// takes.
     pub(super) fn is_locked(&self) -> Result<bool> {
         self.with(WRITER, false, |pooled| {
             pooled.connection.busy_timeout(self.file.brief_wait())?;
@@ -178,7 +183,10 @@ impl ConnectionPool {
 
     /// Returns the generation, from a connection that reads.
     pub(super) fn generation(&self, pooled: &mut PooledConnection) -> Result<u64> {
-        let version: i64 = pooled.connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
+        let version: i64 = pooled
+            .connection
+            .prepare_cached("PRAGMA data_version")?
+            .query_row([], |row| row.get(0))?;
         let value = match pooled.generation {
             Some((seen, value)) if seen == version => value,
             _ => {
@@ -199,16 +207,27 @@ impl ConnectionPool {
     fn connect(&self, index: usize) -> Result<PooledConnection> {
         // All connections are to one file: what one writes, the others have to see.
         let current = lock(&self.current).ok_or(StoreError::Closed)?;
-        let connection =
-            if index == WRITER { self.file.open_again(&current)? } else { self.file.open_for_reading(&current)? };
-        Ok(PooledConnection { connection, generation: None, durable: None, free_row_ids: FreeRowIds::default() })
+        let connection = if index == WRITER {
+            self.file.open_again(&current)?
+        } else {
+            self.file.open_for_reading(&current)?
+        };
+        Ok(PooledConnection {
+            connection,
+            generation: None,
+            durable: None,
+            free_row_ids: FreeRowIds::default(),
+        })
     }
 
     fn time_to_look(&self) -> bool {
         let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         let looked = self.looked.load(Ordering::Relaxed);
         now.saturating_sub(looked) >= LOOK_EVERY.as_millis() as u64
-            && self.looked.compare_exchange(looked, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            && self
+                .looked
+                .compare_exchange(looked, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 
     fn start_over_if_replaced(&self) -> Result<()> {
@@ -235,15 +254,26 @@ impl ConnectionPool {
         if let Some(canary) = lock(&self.canary).clone() {
             let stored = plant(&connection, &canary)?;
             if stored.key_id != canary.key_id {
-                // Its rows would not open here, and ours would not open for the process that wrote it.
-                return Err(StoreError::WrongKey { store: stored.key_id, given: canary.key_id });
+                // Its rows would not open here, and ours would not open for the process that wrote
+                // it.
+                return Err(StoreError::WrongKey {
+                    store: stored.key_id,
+                    given: canary.key_id,
+                });
             }
         }
-        *lock(&self.connections[WRITER]) =
-            Some(PooledConnection { connection, generation: None, durable: None, free_row_ids: FreeRowIds::default() });
+        *lock(&self.connections[WRITER]) = Some(PooledConnection {
+            connection,
+            generation: None,
+            durable: None,
+            free_row_ids: FreeRowIds::default(),
+        });
         *current = Some(identity);
         if gone.is_some() {
-            self.base.store(self.highest.load(Ordering::SeqCst).saturating_add(1), Ordering::SeqCst);
+            self.base.store(
+                self.highest.load(Ordering::SeqCst).saturating_add(1),
+                Ordering::SeqCst,
+            );
             tracing::warn!(path = %self.file.path().display(), "the memory database was replaced; it was opened again");
         }
         Ok(())
@@ -255,7 +285,10 @@ fn plant(connection: &Connection, fresh: &Canary) -> Result<Canary> {
     let read = || {
         connection
             .query_row("SELECT key_id, sealed FROM memory_canary", [], |row| {
-                Ok(Canary { key_id: row.get(0)?, sealed: row.get(1)? })
+                Ok(Canary {
+                    key_id: row.get(0)?,
+                    sealed: row.get(1)?,
+                })
             })
             .optional()
     };
@@ -266,7 +299,9 @@ fn plant(connection: &Connection, fresh: &Canary) -> Result<Canary> {
         "INSERT INTO memory_canary (id, key_id, sealed) VALUES (1, ?1, ?2) ON CONFLICT DO NOTHING",
         (&fresh.key_id, &fresh.sealed),
     )?;
-    read()?.ok_or_else(|| StoreError::Corrupt("the row that proves the key cannot be written".to_owned()))
+    read()?.ok_or_else(|| {
+        StoreError::Corrupt("the row that proves the key cannot be written".to_owned())
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -35,8 +35,16 @@ pub(super) fn get(
     let raw: Option<RawRow> = db
         .prepare_cached(GET)?
         .query_row(
-            (&*namespace.tenant, &*namespace.subject, namespace.session.as_deref(), kind.as_str(), now.micros(), key),
-            // Use the requested namespace, kind and key, not those of the row: the seal must agree with them.
+            (
+                &*namespace.tenant,
+                &*namespace.subject,
+                namespace.session.as_deref(),
+                kind.as_str(),
+                now.micros(),
+                key,
+            ),
+            // Use the requested namespace, kind and key, not those of the row: the seal must agree
+            // with them.
             |row| Ok(rows::raw(row, namespace, kind, key.to_owned())),
         )
         .optional()?
@@ -45,7 +53,8 @@ pub(super) fn get(
 }
 
 /// Expired rows that are not swept yet and still counted.
-const ENDED: &str = "SELECT space_id, key_id, count(*), sum(min(max(cost, 0), 4294967296)) FROM memory_entries
+const ENDED: &str =
+    "SELECT space_id, key_id, count(*), sum(min(max(cost, 0), 4294967296)) FROM memory_entries
                       WHERE expires_at IS NOT NULL AND expires_at <= ?1 GROUP BY space_id, key_id";
 
 /// The same, of one caller: its spaces first, then their rows.
@@ -55,13 +64,17 @@ SELECT e.space_id, e.key_id, count(*), sum(min(max(e.cost, 0), 4294967296))
  WHERE s.tenant = ?2 AND s.subject = ?3 AND +e.expires_at IS NOT NULL AND +e.expires_at <= ?1
  GROUP BY e.space_id, e.key_id";
 const SPACES: &str = "SELECT id, tenant, subject, session, kind, rows, bytes FROM memory_spaces";
-const SPACES_OF: &str =
-    "SELECT id, tenant, subject, session, kind, rows, bytes FROM memory_spaces WHERE tenant = ?1 AND subject = ?2";
+const SPACES_OF: &str = "SELECT id, tenant, subject, session, kind, rows, bytes FROM memory_spaces WHERE tenant = ?1 AND subject = ?2";
 
 /// Returns what each namespace holds, of one caller or of all.
 ///
-/// Cost: linear in the namespaces and the rows that have ended; of one caller, in its namespaces and rows.
-pub(super) fn namespaces(db: &Connection, of: Option<&NamespaceOwner>, now: Timestamp) -> Result<Vec<NamespaceStats>> {
+/// Cost: linear in the namespaces and the rows that have ended; of one caller, in its namespaces
+/// and rows.
+pub(super) fn namespaces(
+    db: &Connection,
+    of: Option<&NamespaceOwner>,
+    now: Timestamp,
+) -> Result<Vec<NamespaceStats>> {
     let mut ended: BTreeMap<i64, (u64, u64)> = BTreeMap::new();
     let end = |row: &Row<'_>| {
         let (rows, bytes) = ended.entry(row.get(0)?).or_default();
@@ -77,7 +90,9 @@ pub(super) fn namespaces(db: &Connection, of: Option<&NamespaceOwner>, now: Time
     let hold = |row: &Row<'_>| {
         let (ended_rows, ended_bytes) = ended.get(&row.get(0)?).copied().unwrap_or_default();
         let rows = rows::unsigned(row.get_ref(5)?).saturating_sub(ended_rows);
-        let Some(kind) = Kind::parse(&rows::text(row.get_ref(4)?)) else { return Ok(()) };
+        let Some(kind) = Kind::parse(&rows::text(row.get_ref(4)?)) else {
+            return Ok(());
+        };
         let session = row.get_ref(3)?;
         let session = (session != rusqlite::types::ValueRef::Null).then(|| rows::text(session));
         if rows > 0 {
@@ -103,18 +118,30 @@ pub(super) fn namespaces(db: &Connection, of: Option<&NamespaceOwner>, now: Time
 
 /// Returns totals. Cost: as [`namespaces`].
 pub(super) fn stats(db: &Connection, now: Timestamp) -> Result<Stats> {
-    let mut stats = Stats { driver: "sqlite", ..Stats::default() };
-    each(db, "SELECT kind, sum(rows), sum(bytes) FROM memory_spaces GROUP BY kind", [], |row| {
-        let rows = rows::unsigned(row.get_ref(1)?);
-        stats.rows += rows;
-        let bytes = rows::unsigned(row.get_ref(2)?);
-        stats.bytes += bytes;
-        stats.rows_by_kind.insert(rows::text(row.get_ref(0)?), rows);
-        stats.bytes_by_kind.insert(rows::text(row.get_ref(0)?), bytes);
-        Ok(())
-    })?;
+    let mut stats = Stats {
+        driver: "sqlite",
+        ..Stats::default()
+    };
+    each(
+        db,
+        "SELECT kind, sum(rows), sum(bytes) FROM memory_spaces GROUP BY kind",
+        [],
+        |row| {
+            let rows = rows::unsigned(row.get_ref(1)?);
+            stats.rows += rows;
+            let bytes = rows::unsigned(row.get_ref(2)?);
+            stats.bytes += bytes;
+            stats.rows_by_kind.insert(rows::text(row.get_ref(0)?), rows);
+            stats
+                .bytes_by_kind
+                .insert(rows::text(row.get_ref(0)?), bytes);
+            Ok(())
+        },
+    )?;
     each(db, "SELECT key_id, rows FROM memory_keys", [], |row| {
-        stats.rows_by_key_id.insert(rows::text(row.get_ref(0)?), rows::unsigned(row.get_ref(1)?));
+        stats
+            .rows_by_key_id
+            .insert(rows::text(row.get_ref(0)?), rows::unsigned(row.get_ref(1)?));
         Ok(())
     })?;
     let ended =
@@ -124,8 +151,15 @@ pub(super) fn stats(db: &Connection, now: Timestamp) -> Result<Stats> {
         let rows = rows::unsigned(row.get_ref(2)?);
         stats.expired += rows;
         let bytes = rows::unsigned(row.get_ref(3)?);
-        let of_kind = [(&mut stats.rows_by_kind, 0, rows), (&mut stats.bytes_by_kind, 0, bytes)];
-        for (counts, name, less) in of_kind.into_iter().chain([(&mut stats.rows_by_key_id, 1, rows)]) {
+        let of_kind = [
+            (&mut stats.rows_by_kind, 0, rows),
+            (&mut stats.bytes_by_kind, 0, bytes),
+        ];
+        for (counts, name, less) in
+            of_kind
+                .into_iter()
+                .chain([(&mut stats.rows_by_key_id, 1, rows)])
+        {
             if let Some(count) = counts.get_mut(&rows::text(row.get_ref(name)?)) {
                 *count = count.saturating_sub(less);
             }
@@ -134,7 +168,9 @@ pub(super) fn stats(db: &Connection, now: Timestamp) -> Result<Stats> {
     })?;
     stats.rows = stats.rows.saturating_sub(stats.expired);
     let rows_by_kind = &stats.rows_by_kind;
-    stats.bytes_by_kind.retain(|kind, _| rows_by_kind.get(kind).is_some_and(|rows| *rows > 0));
+    stats
+        .bytes_by_kind
+        .retain(|kind, _| rows_by_kind.get(kind).is_some_and(|rows| *rows > 0));
     stats.rows_by_kind.retain(|_, rows| *rows > 0);
     stats.rows_by_key_id.retain(|_, rows| *rows > 0);
     Ok(stats)

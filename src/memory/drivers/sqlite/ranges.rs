@@ -1,7 +1,7 @@
 //! Lists and scans: the live rows of a key space whose keys have a prefix, in one of three orders.
 //!
-//! Newest first there are two ways: by key, then sorted, or from the newest on, leaving out other keys. Both give the
-//! same; how many keys there are says which is faster.
+//! Newest first there are two ways: by key, then sorted, or from the newest on, leaving out other
+//! keys. Both give the same; how many keys there are says which is faster.
 
 use std::sync::Arc;
 
@@ -46,38 +46,72 @@ macro_rules! newest_first {
 
 macro_rules! whole {
     () => {
-        concat!(meta_columns!(), ", e.key_id, e.value_nonce, e.value_ciphertext, e.key")
+        concat!(
+            meta_columns!(),
+            ", e.key_id, e.value_nonce, e.value_ciphertext, e.key"
+        )
     };
 }
 
 const ASCENDING: &str = concat!(range!(whole!(), "memory_entries_by_key"), "ORDER BY e.key");
-const DESCENDING: &str = concat!(range!(whole!(), "memory_entries_by_key"), "ORDER BY e.key DESC");
-const ONE: &str = concat!("SELECT ", whole!(), " FROM memory_entries e WHERE e.id = ?1");
+const DESCENDING: &str = concat!(
+    range!(whole!(), "memory_entries_by_key"),
+    "ORDER BY e.key DESC"
+);
+const ONE: &str = concat!(
+    "SELECT ",
+    whole!(),
+    " FROM memory_entries e WHERE e.id = ?1"
+);
 /// Narrow and broad, in this order.
 const LIST: [&str; 2] = [
     newest_first!(concat!(meta_columns!(), ", e.key"), "memory_entries_by_key"),
     newest_first!(concat!(meta_columns!(), ", e.key"), "memory_entries_by_age"),
 ];
-const IDS: [&str; 2] = [newest_first!("e.id", "memory_entries_by_key"), newest_first!("e.id", "memory_entries_by_age")];
+const IDS: [&str; 2] = [
+    newest_first!("e.id", "memory_entries_by_key"),
+    newest_first!("e.id", "memory_entries_by_age"),
+];
 
 /// Returns a page of entries, newest first.
-pub(super) fn list(db: &Connection, range: &Range, after: Option<Position>, limit: usize) -> Result<ListPage> {
+pub(super) fn list(
+    db: &Connection,
+    range: &Range,
+    after: Option<Position>,
+    limit: usize,
+) -> Result<ListPage> {
     let limit_sql = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
     let mut statement = db.prepare_cached(LIST[usize::from(is_broad(db, range, limit_sql)?)])?;
     let mut found = newest(&mut statement, range, after, limit_sql)?;
     let mut entries = Vec::new();
     while let Some(row) = found.next()? {
-        entries.push(rows::meta(row, &range.namespace, range.kind, rows::text(row.get_ref(rows::META)?))?);
+        entries.push(rows::meta(
+            row,
+            &range.namespace,
+            range.kind,
+            rows::text(row.get_ref(rows::META)?),
+        )?);
     }
     Ok(page_of(entries, limit))
 }
 
 /// Returns entries in an order, opened.
-pub(super) fn scan(db: &Connection, range: &Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Result<Scan> {
+pub(super) fn scan(
+    db: &Connection,
+    range: &Range,
+    order: Order,
+    limit: usize,
+    seal: &Arc<dyn Seal>,
+) -> Result<Scan> {
     let mut scan = Scan::default();
     scan.entries.reserve(limit.min(128));
     let take = |row: &Row<'_>, scan: &mut Scan| -> Result<()> {
-        let raw = rows::raw(row, &range.namespace, range.kind, rows::text(row.get_ref(rows::WHOLE)?))?;
+        let raw = rows::raw(
+            row,
+            &range.namespace,
+            range.kind,
+            rows::text(row.get_ref(rows::WHOLE)?),
+        )?;
         match seal.open(raw) {
             Ok(entry) => scan.entries.push(entry),
             Err(_) => scan.unreadable += 1,
@@ -85,7 +119,8 @@ pub(super) fn scan(db: &Connection, range: &Range, order: Order, limit: usize, s
         Ok(())
     };
     if order == Order::NewestFirst {
-        // Only ids are sorted, not values. The open query keeps both statements at one state of the database.
+        // Only ids are sorted, not values. The open query keeps both statements at one state of the
+        // database.
         let limit_sql = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut statement = db.prepare_cached(IDS[usize::from(is_broad(db, range, limit_sql)?)])?;
         let mut ids = newest(&mut statement, range, None, i64::MAX)?;
@@ -99,7 +134,11 @@ pub(super) fn scan(db: &Connection, range: &Range, order: Order, limit: usize, s
             }
         }
     } else {
-        let sql = if order == Order::KeyAscending { ASCENDING } else { DESCENDING };
+        let sql = if order == Order::KeyAscending {
+            ASCENDING
+        } else {
+            DESCENDING
+        };
         let mut statement = db.prepare_cached(sql)?;
         let mut found = statement.query((
             &*range.namespace.tenant,
@@ -125,7 +164,10 @@ fn newest<'s>(
     after: Option<Position>,
     limit: i64,
 ) -> Result<rusqlite::Rows<'s>> {
-    let after = after.unwrap_or(Position { updated_at: Timestamp::MAX, key: String::new() });
+    let after = after.unwrap_or(Position {
+        updated_at: Timestamp::MAX,
+        key: String::new(),
+    });
     Ok(statement.query((
         &*range.namespace.tenant,
         &*range.namespace.subject,
@@ -142,8 +184,8 @@ fn newest<'s>(
 
 /// Returns whether the prefix matches enough keys that a scan by age finds the newest sooner.
 ///
-/// Of a space of N rows, n of them with the prefix, going by key looks at n rows, and going by age at about N * limit
-/// / n: they are equal at n = sqrt(N * limit).
+/// Of a space of N rows, n of them with the prefix, going by key looks at n rows, and going by age
+/// at about N * limit / n: they are equal at n = sqrt(N * limit).
 fn is_broad(db: &Connection, range: &Range, limit: i64) -> Result<bool> {
     if range.prefix.is_empty() {
         return Ok(true);
@@ -162,13 +204,23 @@ fn is_broad(db: &Connection, range: &Range, limit: i64) -> Result<bool> {
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
         .optional()?;
-    let Some((space, rows)) = space else { return Ok(false) };
+    let Some((space, rows)) = space else {
+        return Ok(false);
+    };
     let narrow = rows.max(0).saturating_mul(limit.max(1)).isqrt().max(NARROW);
     let counted: i64 = db
         .prepare_cached(
             "SELECT count(*) FROM (SELECT 1 FROM memory_entries INDEXED BY memory_entries_by_key
                                     WHERE space_id = ?1 AND key >= ?2 AND key < ?3 LIMIT ?4)",
         )?
-        .query_row((space, &range.prefix, rows::upper(&range.prefix), narrow.saturating_add(1)), |row| row.get(0))?;
+        .query_row(
+            (
+                space,
+                &range.prefix,
+                rows::upper(&range.prefix),
+                narrow.saturating_add(1),
+            ),
+            |row| row.get(0),
+        )?;
     Ok(counted > narrow)
 }

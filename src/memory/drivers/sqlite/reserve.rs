@@ -1,7 +1,8 @@
-//! Room for deletes on a full disk: a file beside the database, removed when a delete finds no space.
+//! Room for deletes on a full disk: a file beside the database, removed when a delete finds no
+//! space.
 //!
-//! A delete needs room for its log before it frees any, and so does the checkpoint that empties the log. A process that
-//! lives longer than a second keeps the file, so that any process can use it.
+//! A delete needs room for its log before it frees any, and so does the checkpoint that empties the
+//! log. A process that lives longer than a second keeps the file, so that any process can use it.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -24,14 +25,22 @@ impl Reserve {
     pub(super) fn of(database: &Path, log_bytes: u64) -> Self {
         let mut name = database.as_os_str().to_owned();
         name.push("-reserve");
-        Self { path: name.into(), bytes: log_bytes + DELETES }
+        Self {
+            path: name.into(),
+            bytes: log_bytes + DELETES,
+        }
     }
 
-    /// Makes the file if it is missing and the disk has twice its size. Returns whether it is there now.
+    /// Makes the file if it is missing and the disk has twice its size. Returns whether it is there
+    /// now.
     ///
     /// A file system that cannot allocate in advance has no reserve.
     pub(super) fn keep(&self) -> bool {
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = self
+            .path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
         let free = statvfs(folder).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
         if free < 2 * self.bytes {
             return self.path.exists();

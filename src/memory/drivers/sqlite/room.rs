@@ -1,4 +1,5 @@
-//! Eviction: expired rows go first, then rows of the largest space, cached answers as [`crate::sieve`] chooses them.
+//! Eviction: expired rows go first, then rows of the largest space, cached answers as
+//! [`crate::sieve`] chooses them.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
@@ -22,7 +23,8 @@ const START: (i64, i64) = (i64::MIN, i64::MIN);
 #[derive(Debug)]
 struct Hand {
     space: i64,
-    /// Whether it spares rows and stays where it is for the next eviction; else it takes the oldest rows.
+    /// Whether it spares rows and stays where it is for the next eviction; else it takes the oldest
+    /// rows.
     spares: bool,
     /// Time and id of the last row that it visited.
     at: (i64, i64),
@@ -41,9 +43,17 @@ impl Hand {
     /// Takes up the hand of a space. First writes down which of its rows this process read.
     fn of(db: &Connection, space: i64, kind: Kind, reads: &Reads) -> Result<Self> {
         let spares = kind == Kind::Cache;
-        let mut hand = Self { space, spares, at: START, round: 0, waiting: VecDeque::new() };
+        let mut hand = Self {
+            space,
+            spares,
+            at: START,
+            round: 0,
+            waiting: VecDeque::new(),
+        };
         if spares {
-            let mut named = db.prepare_cached("SELECT tenant, subject, session FROM memory_spaces WHERE id = ?1")?;
+            let mut named = db.prepare_cached(
+                "SELECT tenant, subject, session FROM memory_spaces WHERE id = ?1",
+            )?;
             let name = named.query_row([space], |row| {
                 let session = row.get_ref(2)?;
                 let session = (session != ValueRef::Null).then(|| rows::text(session));
@@ -53,9 +63,12 @@ impl Hand {
             if let Some(name) = name.optional()? {
                 mark(db, space, &reads.take(&name))?;
             }
-            let mut stored =
-                db.prepare_cached("SELECT updated_at, entry_id, round FROM memory_hands WHERE space_id = ?1")?;
-            let found = stored.query_row([space], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?))).optional()?;
+            let mut stored = db.prepare_cached(
+                "SELECT updated_at, entry_id, round FROM memory_hands WHERE space_id = ?1",
+            )?;
+            let found = stored
+                .query_row([space], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))
+                .optional()?;
             (hand.at, hand.round) = found.unwrap_or((START, 0));
         }
         Ok(hand)
@@ -78,7 +91,8 @@ impl Hand {
             self.waiting = self.neighbours(db)?;
             looks += 1;
             if self.waiting.is_empty() {
-                // In the second round after this one, a row is left that no neighbour's cost outdoes.
+                // In the second round after this one, a row is left that no neighbour's cost
+                // outdoes.
                 if rounds > 2 {
                     return Ok(None);
                 }
@@ -97,12 +111,27 @@ impl Hand {
         let params = (self.space, self.at.0, self.at.1, signed(NEIGHBOURS as u64));
         let found = statement.query_map(params, |row| {
             let (bytes, cost_us) = (rows::cost(row.get_ref(2)?), rows::cost_us(row.get_ref(3)?));
-            let candidate = Candidate { spared_until: row.get(4)?, bytes, cost_us };
-            Ok((Row { id: row.get(0)?, updated_at: row.get(1)?, bytes }, candidate))
+            let candidate = Candidate {
+                spared_until: row.get(4)?,
+                bytes,
+                cost_us,
+            };
+            Ok((
+                Row {
+                    id: row.get(0)?,
+                    updated_at: row.get(1)?,
+                    bytes,
+                },
+                candidate,
+            ))
         })?;
-        let (rows, candidates): (Vec<_>, Vec<_>) = found.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
-        let verdicts =
-            if self.spares { judge(&candidates, self.round) } else { vec![Verdict::Evict; candidates.len()] };
+        let (rows, candidates): (Vec<_>, Vec<_>) =
+            found.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+        let verdicts = if self.spares {
+            judge(&candidates, self.round)
+        } else {
+            vec![Verdict::Evict; candidates.len()]
+        };
         Ok(rows.into_iter().zip(verdicts).collect())
     }
 
@@ -131,7 +160,8 @@ fn spare(db: &Connection, id: i64, until: i64) -> Result<()> {
 
 /// Marks rows of a space as read.
 fn mark(db: &Connection, space: i64, keys: &HashSet<String>) -> Result<()> {
-    let mut find = db.prepare_cached("SELECT id FROM memory_entries WHERE space_id = ?1 AND key = ?2")?;
+    let mut find =
+        db.prepare_cached("SELECT id FROM memory_entries WHERE space_id = ?1 AND key = ?2")?;
     for key in keys {
         if let Some(id) = find.query_row((space, key), |row| row.get(0)).optional()? {
             spare(db, id, READ)?;
@@ -140,13 +170,19 @@ fn mark(db: &Connection, space: i64, keys: &HashSet<String>) -> Result<()> {
     Ok(())
 }
 
-/// Marks cached answers as read in a transaction of its own, in spaces from which rows were evicted before.
-pub(super) fn mark_read(db: &mut Connection, reads: &HashMap<Namespace, HashSet<String>>) -> Result<()> {
+/// Marks cached answers as read in a transaction of its own, in spaces from which rows were evicted
+/// before.
+pub(super) fn mark_read(
+    db: &mut Connection,
+    reads: &HashMap<Namespace, HashSet<String>>,
+) -> Result<()> {
     let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut usage = Usage::default();
     for (namespace, keys) in reads {
         if let Some(space) = usage.find(&transaction, namespace, Kind::Cache)?
-            && transaction.prepare_cached("SELECT 1 FROM memory_hands WHERE space_id = ?1")?.exists([space])?
+            && transaction
+                .prepare_cached("SELECT 1 FROM memory_hands WHERE space_id = ?1")?
+                .exists([space])?
         {
             mark(&transaction, space, keys)?;
         }
@@ -157,8 +193,8 @@ pub(super) fn mark_read(db: &mut Connection, reads: &HashMap<Namespace, HashSet<
 impl Work<'_> {
     /// Makes room for a row in its space, or refuses it.
     ///
-    /// Drops expired rows first, then others if the kind makes room. `old` is the row that it replaces, with what that
-    /// takes.
+    /// Drops expired rows first, then others if the kind makes room. `old` is the row that it
+    /// replaces, with what that takes.
     pub(super) fn make_room(
         &mut self,
         space: i64,
@@ -201,14 +237,24 @@ impl Work<'_> {
     /// Evicts rows of a kind until all its rows take at most `bytes`.
     ///
     /// Each step takes a row of the largest space.
-    pub(super) fn evict(&mut self, kind: Kind, bytes: u64, limit: usize, reads: &Reads) -> Result<u64> {
+    pub(super) fn evict(
+        &mut self,
+        kind: Kind,
+        bytes: u64,
+        limit: usize,
+        reads: &Reads,
+    ) -> Result<u64> {
         let mut shares: BinaryHeap<(i64, i64)> = self.usage.shares(self.db, kind)?.into();
-        let mut over =
-            shares.iter().fold(0_i64, |sum, share| sum.saturating_add(share.0)).saturating_sub(signed(bytes));
+        let mut over = shares
+            .iter()
+            .fold(0_i64, |sum, share| sum.saturating_add(share.0))
+            .saturating_sub(signed(bytes));
         let mut hands: HashMap<i64, Hand> = HashMap::new();
         let mut doomed = HashSet::new();
         while over > 0 && doomed.len() < limit {
-            let Some((share, space)) = shares.pop() else { break };
+            let Some((share, space)) = shares.pop() else {
+                break;
+            };
             let hand = match hands.entry(space) {
                 Entry::Occupied(hand) => hand.into_mut(),
                 Entry::Vacant(slot) => slot.insert(Hand::of(self.db, space, kind, reads)?),
@@ -227,7 +273,8 @@ impl Work<'_> {
         for hand in hands.values() {
             hand.put_down(self.db)?;
         }
-        let ids = serde_json::to_string(&doomed).map_err(|error| crate::StoreError::Corrupt(error.to_string()))?;
+        let ids = serde_json::to_string(&doomed)
+            .map_err(|error| crate::StoreError::Corrupt(error.to_string()))?;
         self.delete_where("id IN (SELECT value FROM json_each(?1))", [ids])
     }
 }

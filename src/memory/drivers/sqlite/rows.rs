@@ -1,7 +1,7 @@
 //! Converts columns to entries and back.
 //!
-//! Reading never fails because of a column's content: an altered row becomes an entry that does not open, and affects
-//! no other row.
+//! Reading never fails because of a column's content: an altered row becomes an entry that does not
+//! open, and affects no other row.
 
 use std::collections::BTreeMap;
 
@@ -27,11 +27,17 @@ pub(super) use meta_columns;
 /// How many columns [`meta_columns`] has.
 pub(super) const META: usize = 9;
 
-/// Number of columns that [`raw`] reads. It reads by index: a lookup by name costs more than the read.
+/// Number of columns that [`raw`] reads. It reads by index: a lookup by name costs more than the
+/// read.
 pub(super) const WHOLE: usize = META + 3;
 
 /// Reads an entry without its value; `key` is the requested key, or that of the row.
-pub(super) fn meta(row: &Row<'_>, namespace: &Namespace, kind: Kind, key: String) -> Result<EntryMeta> {
+pub(super) fn meta(
+    row: &Row<'_>,
+    namespace: &Namespace,
+    kind: Kind,
+    key: String,
+) -> Result<EntryMeta> {
     Ok(EntryMeta {
         namespace: namespace.clone(),
         kind,
@@ -65,7 +71,10 @@ pub(super) fn raw(row: &Row<'_>, namespace: &Namespace, kind: Kind, key: String)
 /// Reads a text of any bytes.
 pub(super) fn text(value: ValueRef<'_>) -> String {
     let bytes = bytes(value);
-    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), str::to_owned)
+    std::str::from_utf8(bytes).map_or_else(
+        |_| String::from_utf8_lossy(bytes).into_owned(),
+        str::to_owned,
+    )
 }
 
 /// Reads an integer; anything else is 0.
@@ -116,7 +125,11 @@ const fn bytes(value: ValueRef<'_>) -> &[u8] {
 }
 
 /// Returns the JSON of a list or map, without work for an empty one.
-pub(super) fn json<T: serde::Serialize>(value: &T, is_empty: bool, empty: &'static str) -> Result<String> {
+pub(super) fn json<T: serde::Serialize>(
+    value: &T,
+    is_empty: bool,
+    empty: &'static str,
+) -> Result<String> {
     if is_empty {
         return Ok(empty.to_owned());
     }

@@ -43,7 +43,12 @@ impl Tidy {
     /// Makes it for a database file whose log is checkpointed at `log_bytes`.
     pub(super) fn of(database: &Path, log_bytes: u64) -> Self {
         let keep_reserve_at = Some(Instant::now() + KEEP_RESERVE_AFTER);
-        Self { empty_log_at: None, shrink_at: None, keep_reserve_at, reserve: Reserve::of(database, log_bytes) }
+        Self {
+            empty_log_at: None,
+            shrink_at: None,
+            keep_reserve_at,
+            reserve: Reserve::of(database, log_bytes),
+        }
     }
 
     /// Gives the room for deletes away, and takes it back when the log is empty again.
@@ -56,7 +61,10 @@ impl Tidy {
 
     /// Returns when there is something to do; `None` = never.
     pub(super) fn due(&self) -> Option<Instant> {
-        [self.empty_log_at, self.shrink_at, self.keep_reserve_at].into_iter().flatten().min()
+        [self.empty_log_at, self.shrink_at, self.keep_reserve_at]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Notes what a transaction did.
@@ -106,7 +114,9 @@ pub(super) fn empty_log(pool: &ConnectionPool) -> Result<bool> {
         let timeout = pool.file().busy_timeout();
         pooled.connection.busy_timeout(Duration::ZERO)?;
         let busy: rusqlite::Result<bool> =
-            pooled.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
+            pooled
+                .connection
+                .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
         pooled.connection.busy_timeout(timeout)?;
         Ok(!busy?)
     })
@@ -143,6 +153,9 @@ fn shrink(db: &Connection) -> Result<Step> {
 /// Returns how many pages are free beyond what is kept.
 fn surplus(db: &Connection) -> Result<i64> {
     let number = |sql| db.query_row(sql, [], |row| row.get::<_, i64>(0));
-    let (free, all) = (number("PRAGMA freelist_count")?, number("PRAGMA page_count")?);
+    let (free, all) = (
+        number("PRAGMA freelist_count")?,
+        number("PRAGMA page_count")?,
+    );
     Ok(free - SPARE_PAGES.max(all / 10))
 }

@@ -1,7 +1,7 @@
 //! Changes of a group of batches to the counters, gathered in memory.
 //!
-//! They are written once, before the commit, and last for one transaction: between two transactions another process may
-//! have changed every number.
+//! They are written once, before the commit, and last for one transaction: between two transactions
+//! another process may have changed every number.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,12 @@ pub(super) struct Usage {
 
 impl Usage {
     /// Returns a space, `None` if there is none.
-    pub(super) fn find(&mut self, db: &Connection, namespace: &Namespace, kind: Kind) -> Result<Option<i64>> {
+    pub(super) fn find(
+        &mut self,
+        db: &Connection,
+        namespace: &Namespace,
+        kind: Kind,
+    ) -> Result<Option<i64>> {
         if let Some(id) = self.ids.get(&(namespace.clone(), kind)) {
             return Ok(Some(*id));
         }
@@ -50,7 +55,12 @@ impl Usage {
     }
 
     /// Returns a space, made if there is none.
-    pub(super) fn find_or_make(&mut self, db: &Connection, namespace: &Namespace, kind: Kind) -> Result<Space> {
+    pub(super) fn find_or_make(
+        &mut self,
+        db: &Connection,
+        namespace: &Namespace,
+        kind: Kind,
+    ) -> Result<Space> {
         let id = match self.find(db, namespace, kind)? {
             Some(id) => id,
             None => {
@@ -60,7 +70,14 @@ impl Usage {
                     )?
                     .insert((&*namespace.tenant, &*namespace.subject, namespace.session.as_deref(), kind.as_str()))?;
                 self.ids.insert((namespace.clone(), kind), id);
-                self.spaces.insert(id, Space { id, rows: 0, bytes: 0 });
+                self.spaces.insert(
+                    id,
+                    Space {
+                        id,
+                        rows: 0,
+                        bytes: 0,
+                    },
+                );
                 id
             }
         };
@@ -94,7 +111,8 @@ impl Usage {
 
     /// Returns what each space of a kind takes, with its row.
     pub(super) fn shares(&self, db: &Connection, kind: Kind) -> Result<Vec<(i64, i64)>> {
-        let mut statement = db.prepare_cached("SELECT bytes, id FROM memory_spaces WHERE kind = ?1")?;
+        let mut statement =
+            db.prepare_cached("SELECT bytes, id FROM memory_spaces WHERE kind = ?1")?;
         let shares = statement.query_map([kind.as_str()], |row| {
             let (bytes, id) = (row.get(0)?, row.get(1)?);
             Ok((self.spaces.get(&id).map_or(bytes, |space| space.bytes), id))
@@ -105,8 +123,11 @@ impl Usage {
     /// Counts added or deleted rows and bytes.
     pub(super) fn count(&mut self, db: &Connection, id: i64, rows: i64, bytes: i64) -> Result<()> {
         let space = self.space(db, id)?;
-        let changed =
-            Space { id, rows: space.rows.saturating_add(rows).max(0), bytes: space.bytes.saturating_add(bytes).max(0) };
+        let changed = Space {
+            id,
+            rows: space.rows.saturating_add(rows).max(0),
+            bytes: space.bytes.saturating_add(bytes).max(0),
+        };
         self.spaces.insert(id, changed);
         Ok(())
     }
@@ -133,11 +154,8 @@ impl Usage {
                     .execute([space.id])?
                     > 0;
             if !is_empty {
-                db.prepare_cached("UPDATE memory_spaces SET rows = ?2, bytes = ?3 WHERE id = ?1")?.execute((
-                    space.id,
-                    space.rows,
-                    space.bytes,
-                ))?;
+                db.prepare_cached("UPDATE memory_spaces SET rows = ?2, bytes = ?3 WHERE id = ?1")?
+                    .execute((space.id, space.rows, space.bytes))?;
             }
         }
         for (key_id, rows) in self.keys.iter().filter(|(_, rows)| **rows != 0) {

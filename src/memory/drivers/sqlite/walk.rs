@@ -40,13 +40,28 @@ struct WalkPage {
 }
 
 /// Returns rows after a mark, opened.
-pub(super) fn walk(db: &Connection, after: Option<&Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Result<Walk> {
+pub(super) fn walk(
+    db: &Connection,
+    after: Option<&Mark>,
+    limit: usize,
+    seal: &Arc<dyn Seal>,
+) -> Result<Walk> {
     let WalkPage { rows, next } = part(db, after, limit, WALK_BYTES, None)?;
     let open = |found: WalkedRow| {
         let walked = found.raw.walk(&**seal);
-        if found.is_lost { Walked { value: Err("it is in no namespace"), ..walked } } else { walked }
+        if found.is_lost {
+            Walked {
+                value: Err("it is in no namespace"),
+                ..walked
+            }
+        } else {
+            walked
+        }
     };
-    Ok(Walk { rows: rows.into_iter().map(open).collect(), next })
+    Ok(Walk {
+        rows: rows.into_iter().map(open).collect(),
+        next,
+    })
 }
 
 /// Seals rows after a mark anew, inside an open transaction.
@@ -58,7 +73,10 @@ pub(super) fn reseal(
     seal: &Arc<dyn Seal>,
 ) -> Result<Resealed> {
     let WalkPage { rows, next } = part(db, after, limit, STEP_BYTES, Some(current))?;
-    let mut done = Resealed { next, ..Resealed::default() };
+    let mut done = Resealed {
+        next,
+        ..Resealed::default()
+    };
     let mut usage = Usage::default();
     for found in rows {
         let old = found.raw.sealed.key_id.clone();
@@ -82,10 +100,19 @@ pub(super) fn reseal(
 /// Reads rows after a mark until it has read `limit` rows, or `bytes` of values.
 ///
 /// Values of rows with the key `skip` are not read.
-fn part(db: &Connection, after: Option<&Mark>, limit: usize, bytes: usize, skip: Option<&str>) -> Result<WalkPage> {
+fn part(
+    db: &Connection,
+    after: Option<&Mark>,
+    limit: usize,
+    bytes: usize,
+    skip: Option<&str>,
+) -> Result<WalkPage> {
     let after = match after {
         None => i64::MIN,
-        Some(mark) => mark.0.parse().map_err(|_| StoreError::Invalid("the mark was not made by this store"))?,
+        Some(mark) => mark
+            .0
+            .parse()
+            .map_err(|_| StoreError::Invalid("the mark was not made by this store"))?,
     };
     let mut statement = db.prepare_cached(ALL)?;
     let mut found = statement.query((after, i64::try_from(limit).unwrap_or(i64::MAX)))?;
@@ -96,7 +123,9 @@ fn part(db: &Connection, after: Option<&Mark>, limit: usize, bytes: usize, skip:
         looked += 1;
         let id = row.get("id")?;
         last = Some(Mark(i64::to_string(&id)));
-        if skip.is_some_and(|skip| matches!(row.get_ref("key_id"), Ok(ValueRef::Text(id)) if id == skip.as_bytes())) {
+        if skip.is_some_and(
+            |skip| matches!(row.get_ref("key_id"), Ok(ValueRef::Text(id)) if id == skip.as_bytes()),
+        ) {
             continue;
         }
         let (namespace, kind, is_lost) = place(row)?;
@@ -105,7 +134,11 @@ fn part(db: &Connection, after: Option<&Mark>, limit: usize, bytes: usize, skip:
         rows.push(WalkedRow { id, raw, is_lost });
     }
     // Fewer rows than requested, and not because they were large: this is the end.
-    let next = if looked < limit && read < bytes { None } else { last };
+    let next = if looked < limit && read < bytes {
+        None
+    } else {
+        last
+    };
     Ok(WalkPage { rows, next })
 }
 
@@ -113,8 +146,11 @@ fn part(db: &Connection, after: Option<&Mark>, limit: usize, bytes: usize, skip:
 fn place(row: &Row<'_>) -> Result<(Namespace, Kind, bool)> {
     let session = row.get_ref("session")?;
     let session = (session != ValueRef::Null).then(|| rows::text(session));
-    let namespace =
-        Namespace::new(&rows::text(row.get_ref("tenant")?), &rows::text(row.get_ref("subject")?), session.as_deref());
+    let namespace = Namespace::new(
+        &rows::text(row.get_ref("tenant")?),
+        &rows::text(row.get_ref("subject")?),
+        session.as_deref(),
+    );
     let kind = Kind::parse(&rows::text(row.get_ref("kind")?));
     Ok((namespace, kind.unwrap_or(Kind::Cache), kind.is_none()))
 }

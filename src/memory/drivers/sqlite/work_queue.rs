@@ -1,8 +1,9 @@
 //! Work queue of the reader threads.
 //!
-//! Under steady traffic a thread spins for a few microseconds before it sleeps, so that the next job needs no
-//! wake-up: on a machine with idle cores, a wake-up costs several times a point read. A thread spins only while jobs
-//! arrive back to back, and backs off when that does not pay: a rare job finds it asleep, and no CPU time is wasted.
+//! Under steady traffic a thread spins for a few microseconds before it sleeps, so that the next
+//! job needs no wake-up: on a machine with idle cores, a wake-up costs several times a point read.
+//! A thread spins only while jobs arrive back to back, and backs off when that does not pay: a rare
+//! job finds it asleep, and no CPU time is wasted.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -33,20 +34,32 @@ struct Mailbox<T> {
 
 impl<T> std::fmt::Debug for WorkQueue<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WorkQueue").field("threads", &self.mailboxes.len()).finish_non_exhaustive()
+        f.debug_struct("WorkQueue")
+            .field("threads", &self.mailboxes.len())
+            .finish_non_exhaustive()
     }
 }
 
 impl<T> WorkQueue<T> {
     pub(super) fn new(threads: usize) -> Self {
-        let mailbox = |_| Mailbox { state: AtomicU8::new(BUSY), job: crossbeam_channel::bounded(1) };
-        Self { queue: crossbeam_channel::unbounded(), mailboxes: (0..threads).map(mailbox).collect() }
+        let mailbox = |_| Mailbox {
+            state: AtomicU8::new(BUSY),
+            job: crossbeam_channel::bounded(1),
+        };
+        Self {
+            queue: crossbeam_channel::unbounded(),
+            mailboxes: (0..threads).map(mailbox).collect(),
+        }
     }
 
-    /// Hands on a job; `true` if a thread is awake for it, so that the answer is only microseconds away.
+    /// Hands on a job; `true` if a thread is awake for it, so that the answer is only microseconds
+    /// away.
     pub(super) fn send(&self, job: T) -> Result<bool, SendError<T>> {
         let reserve = |mailbox: &&Mailbox<T>| {
-            mailbox.state.compare_exchange(WATCHING, RESERVED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            mailbox
+                .state
+                .compare_exchange(WATCHING, RESERVED, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
         };
         match self.mailboxes.iter().find(reserve) {
             // A claimed thread takes the job before anything else, so its mailbox is empty.
@@ -58,21 +71,28 @@ impl<T> WorkQueue<T> {
     /// Runs every job that this thread gets, until `work` answers `false`.
     pub(super) fn run(&self, thread: usize, mut work: impl FnMut(T) -> bool) {
         let mailbox = &self.mailboxes[thread];
-        // How often watching was in vain since it last paid off, and for how many jobs it is not tried again.
+        // How often watching was in vain since it last paid off, and for how many jobs it is not
+        // tried again.
         let (mut doubt, mut pause) = (0_u32, 0_u32);
         let mut steady = false;
         loop {
             let free_since = Instant::now();
             let watched = if steady && pause == 0 {
                 let job = self.watch(mailbox);
-                doubt = if job.is_some() { 0 } else { (doubt + 1).min(MAX_DOUBT) };
+                doubt = if job.is_some() {
+                    0
+                } else {
+                    (doubt + 1).min(MAX_DOUBT)
+                };
                 pause = (1 << doubt) - 1;
                 job
             } else {
                 pause = pause.saturating_sub(1);
                 None
             };
-            let Some(job) = watched.or_else(|| self.queue.1.recv().ok()) else { return };
+            let Some(job) = watched.or_else(|| self.queue.1.recv().ok()) else {
+                return;
+            };
             steady = free_since.elapsed() < STEADY;
             if !work(job) {
                 return;
@@ -83,10 +103,14 @@ impl<T> WorkQueue<T> {
     fn watch(&self, mailbox: &Mailbox<T>) -> Option<T> {
         let end = Instant::now() + WATCH;
         mailbox.state.store(WATCHING, Ordering::Release);
-        while mailbox.state.load(Ordering::Acquire) == WATCHING && self.queue.1.is_empty() && Instant::now() < end {
+        while mailbox.state.load(Ordering::Acquire) == WATCHING
+            && self.queue.1.is_empty()
+            && Instant::now() < end
+        {
             std::hint::spin_loop();
         }
-        // A caller that claimed this thread in the last moment is about to put a job into its mailbox.
+        // A caller that claimed this thread in the last moment is about to put a job into its
+        // mailbox.
         match mailbox.state.swap(BUSY, Ordering::AcqRel) {
             RESERVED => mailbox.job.1.recv().ok(),
             _ => None,
@@ -111,7 +135,8 @@ mod tests {
                 let (work_queue, done) = (Arc::clone(&work_queue), Arc::clone(&done));
                 std::thread::spawn(move || {
                     work_queue.run(thread, |job: Option<usize>| {
-                        job.map(|job| done[job].fetch_add(1, Ordering::Relaxed)).is_some()
+                        job.map(|job| done[job].fetch_add(1, Ordering::Relaxed))
+                            .is_some()
                     });
                 })
             })

@@ -1,7 +1,7 @@
 //! Writer thread: commits waiting batches in one transaction, and only then answers.
 //!
-//! A batch that fails is undone alone; a failed commit fails every batch of its group. Nothing is acknowledged before
-//! its commit.
+//! A batch that fails is undone alone; a failed commit fails every batch of its group. Nothing is
+//! acknowledged before its commit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,16 +52,26 @@ pub(super) struct Writer {
     pool: Arc<ConnectionPool>,
     commands: Receiver<Command>,
     tidy: Tidy,
-    /// Until when writes that can be lost don't wait for the lock, because another process holds it.
+    /// Until when writes that can be lost don't wait for the lock, because another process holds
+    /// it.
     impatient_until: Option<Instant>,
 }
 
 impl Writer {
     /// Makes the thread's state. `locked` says that another process holds the lock for writing.
-    pub(super) fn new(pool: Arc<ConnectionPool>, commands: Receiver<Command>, locked: bool) -> Self {
+    pub(super) fn new(
+        pool: Arc<ConnectionPool>,
+        commands: Receiver<Command>,
+        locked: bool,
+    ) -> Self {
         let impatient_until = locked.then(|| Instant::now() + IMPATIENCE);
         let tidy = Tidy::of(pool.file().path(), pool.file().log_bytes());
-        Self { pool, commands, tidy, impatient_until }
+        Self {
+            pool,
+            commands,
+            tidy,
+            impatient_until,
+        }
     }
 
     /// Returns how long a group waits for the lock.
@@ -104,11 +114,15 @@ impl Writer {
     fn wait(&self) -> Result<Command, RecvTimeoutError> {
         match self.tidy.due() {
             Some(at) => self.commands.recv_deadline(at),
-            None => self.commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            None => self
+                .commands
+                .recv()
+                .map_err(|_| RecvTimeoutError::Disconnected),
         }
     }
 
-    /// Commits a batch together with waiting and arriving ones; returns a command that must run next.
+    /// Commits a batch together with waiting and arriving ones; returns a command that must run
+    /// next.
     fn group(&mut self, first: Waiting) -> Option<Command> {
         let mut group = Group::new(first);
         match self.commit(&mut group) {
@@ -116,7 +130,10 @@ impl Writer {
             // The failure may concern one batch only: each gets its own transaction.
             Err(error) if group.waiting.len() > 1 && !is_environmental(&error) => {
                 for waiting in std::mem::take(&mut group.waiting) {
-                    let mut alone = Group { full: true, ..Group::new(waiting) };
+                    let mut alone = Group {
+                        full: true,
+                        ..Group::new(waiting)
+                    };
                     match self.commit(&mut alone) {
                         Ok(results) => alone.answer(results),
                         Err(error) => alone.fail(&error),
@@ -129,16 +146,26 @@ impl Writer {
         group.next
     }
 
-    /// Carries out the deletes of a group that found the disk full, in the room that was reserved for them.
+    /// Carries out the deletes of a group that found the disk full, in the room that was reserved
+    /// for them.
     fn delete_on_full_disk(&mut self, group: &mut Group, full: &StoreError) {
         for waiting in std::mem::take(&mut group.waiting) {
-            let mut alone = Group { full: true, ..Group::new(waiting) };
+            let mut alone = Group {
+                full: true,
+                ..Group::new(waiting)
+            };
             let done = if alone.waiting[0].deletes() {
                 self.tidy.release_reserve();
                 self.commit(&mut alone).or_else(|error| {
-                    // The log of the deletes before has taken the room, unless a reader still needs it.
-                    let emptied = error.trouble() == "full" && empty_log(&self.pool).unwrap_or(false);
-                    if emptied { self.commit(&mut alone) } else { Err(error) }
+                    // The log of the deletes before has taken the room, unless a reader still needs
+                    // it.
+                    let emptied =
+                        error.trouble() == "full" && empty_log(&self.pool).unwrap_or(false);
+                    if emptied {
+                        self.commit(&mut alone)
+                    } else {
+                        Err(error)
+                    }
                 })
             } else {
                 Err(full.clone())
@@ -155,7 +182,11 @@ impl Writer {
         let mut locked = false;
         let done = self.pool.with(WRITER, true, |pooled| {
             pooled.set_durable(group.durable)?;
-            let PooledConnection { connection, free_row_ids, .. } = pooled;
+            let PooledConnection {
+                connection,
+                free_row_ids,
+                ..
+            } = pooled;
             let connection = &*connection;
             let begun = begin(connection, patience, patience.max(IMPATIENCE).min(all));
             connection.busy_timeout(all)?;
@@ -200,13 +231,21 @@ impl Writer {
 
 /// Begins a write transaction, and waits for the lock for at most `patience`.
 ///
-/// While other connections commit, it waits for at most `longest`: then many processes share the lock, and none keeps
-/// it.
-fn begin(connection: &Connection, patience: Duration, longest: Duration) -> Result<Transaction<'_>> {
+/// While other connections commit, it waits for at most `longest`: then many processes share the
+/// lock, and none keeps it.
+fn begin(
+    connection: &Connection,
+    patience: Duration,
+    longest: Duration,
+) -> Result<Transaction<'_>> {
     let attempt = |wait: Duration| {
         connection.busy_timeout(wait)?;
-        // Not the checked form, which would borrow the connection until the end: the wait is set back first.
-        Ok(Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?)
+        // Not the checked form, which would borrow the connection until the end: the wait is set
+        // back first.
+        Ok(Transaction::new_unchecked(
+            connection,
+            TransactionBehavior::Immediate,
+        )?)
     };
     let begun = attempt(Duration::ZERO);
     if !is_locked(&begun) || patience.is_zero() {
@@ -230,7 +269,9 @@ fn begin(connection: &Connection, patience: Duration, longest: Duration) -> Resu
 }
 
 fn is_locked<T>(result: &Result<T>) -> bool {
-    result.as_ref().is_err_and(|error| error.trouble() == "locked")
+    result
+        .as_ref()
+        .is_err_and(|error| error.trouble() == "locked")
 }
 
 /// Batches that share one commit.
@@ -247,7 +288,13 @@ struct Group {
 
 impl Group {
     fn new(first: Waiting) -> Self {
-        Self { bytes: first.weight(), durable: first.is_durable(), waiting: vec![first], full: false, next: None }
+        Self {
+            bytes: first.weight(),
+            durable: first.is_durable(),
+            waiting: vec![first],
+            full: false,
+            next: None,
+        }
     }
 
     /// Adds the waiting batches.
@@ -298,11 +345,17 @@ impl Waiting {
     }
 
     fn deletes(&self) -> bool {
-        self.batch.ops.iter().any(|op| matches!(op, PendingOp::Delete(_)))
+        self.batch
+            .ops
+            .iter()
+            .any(|op| matches!(op, PendingOp::Delete(_)))
     }
 }
 
 /// Returns whether an error comes from the database and spoils the transaction.
 const fn is_of_database(error: &StoreError) -> bool {
-    matches!(error, StoreError::Corrupt(_) | StoreError::Unavailable { .. })
+    matches!(
+        error,
+        StoreError::Corrupt(_) | StoreError::Unavailable { .. }
+    )
 }

@@ -1,7 +1,7 @@
 //! One note: its front matter, read leniently, and its text.
 //!
-//! Notes are written by people, by Obsidian and by several programs, so nothing here is an error. A line that is not
-//! understood is ignored, and a block that does not end is text.
+//! Notes are written by people, by Obsidian and by several programs, so nothing here is an error. A
+//! line that is not understood is ignored, and a block that does not end is text.
 
 use std::collections::BTreeMap;
 
@@ -49,13 +49,22 @@ impl Note {
         // A character may have been cut in two at the end of what was read.
         let valid = std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len);
         let lossy = valid < bytes.len() && (whole || bytes.len() - valid > 3);
-        let text = text.strip_prefix('\u{feff}').unwrap_or(&text).replace("\r\n", "\n");
+        let text = text
+            .strip_prefix('\u{feff}')
+            .unwrap_or(&text)
+            .replace("\r\n", "\n");
         let (fields, text) = match split(&text) {
             Some((front, rest)) => (fields(front), rest.to_owned()),
             None => (BTreeMap::new(), text),
         };
         let text = visible(text.trim_start_matches('\n').trim_end()).into_owned();
-        Self { fields, text, lossy, whole, bytes: bytes.len() }
+        Self {
+            fields,
+            text,
+            lossy,
+            whole,
+            bytes: bytes.len(),
+        }
     }
 
     /// Returns the text, as it may be [shown](visible).
@@ -71,7 +80,11 @@ impl Note {
     /// The name is in lower case, with `_` between words, however the note spells it.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
-        self.fields.get(name)?.first().map(String::as_str).filter(|value| !value.is_empty())
+        self.fields
+            .get(name)?
+            .first()
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
     }
 
     /// Returns what it asserts or records: its `type`, else its `kind`.
@@ -91,9 +104,16 @@ impl Note {
     /// It is neither superseded, nor expired, nor deleted, and names no replacement.
     #[must_use]
     pub fn holds(&self) -> bool {
-        let is = |value: &str, words: &[&str]| words.iter().any(|word| value.trim().eq_ignore_ascii_case(word));
+        let is = |value: &str, words: &[&str]| {
+            words
+                .iter()
+                .any(|word| value.trim().eq_ignore_ascii_case(word))
+        };
         let gone = self.field("status").is_some_and(|status| is(status, &GONE));
-        !gone && !GONE_BY.iter().any(|name| self.field(name).is_some_and(|value| !is(value, &NONE)))
+        !gone
+            && !GONE_BY
+                .iter()
+                .any(|name| self.field(name).is_some_and(|value| !is(value, &NONE)))
     }
 
     /// Returns where it belongs among those that are always loaded.
@@ -110,7 +130,8 @@ impl Note {
 /// Returns whether a note begins with front matter whose end is not among these bytes.
 pub(super) fn is_cut(bytes: &[u8]) -> bool {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    bytes.starts_with(FENCE.as_bytes()) && split(&String::from_utf8_lossy(bytes).replace("\r\n", "\n")).is_none()
+    bytes.starts_with(FENCE.as_bytes())
+        && split(&String::from_utf8_lossy(bytes).replace("\r\n", "\n")).is_none()
 }
 
 /// Splits a note into its front matter and the rest.
@@ -151,12 +172,28 @@ fn fields(front: &str) -> BTreeMap<String, Vec<String>> {
         }
         open = None;
         // What is indented belongs to a map, and none is read here.
-        let Some((name, value)) = trimmed.split_once(':').filter(|_| !line.starts_with([' ', '\t'])) else { continue };
-        let name = name.trim().trim_matches(['"', '\'']).to_ascii_lowercase().replace(['-', ' '], "_");
+        let Some((name, value)) = trimmed
+            .split_once(':')
+            .filter(|_| !line.starts_with([' ', '\t']))
+        else {
+            continue;
+        };
+        let name = name
+            .trim()
+            .trim_matches(['"', '\''])
+            .to_ascii_lowercase()
+            .replace(['-', ' '], "_");
         let value = value.trim();
-        let list = value.strip_prefix('[').and_then(|value| value.split_once(']')).map(|(items, _)| items);
+        let list = value
+            .strip_prefix('[')
+            .and_then(|value| value.split_once(']'))
+            .map(|(items, _)| items);
         let values = match list {
-            Some(items) => items.split(',').map(scalar).filter(|item| !item.is_empty()).collect(),
+            Some(items) => items
+                .split(',')
+                .map(scalar)
+                .filter(|item| !item.is_empty())
+                .collect(),
             None if value.is_empty() => {
                 open = Some(name.clone());
                 Vec::new()
@@ -172,14 +209,22 @@ fn fields(front: &str) -> BTreeMap<String, Vec<String>> {
 fn scalar(value: &str) -> String {
     let value = value.trim();
     for quote in ['"', '\''] {
-        if let Some((inner, _)) = value.strip_prefix(quote).and_then(|rest| rest.split_once(quote)) {
+        if let Some((inner, _)) = value
+            .strip_prefix(quote)
+            .and_then(|rest| rest.split_once(quote))
+        {
             return inner.to_owned();
         }
     }
     if value.starts_with('#') {
         return String::new();
     }
-    value.split(" #").next().unwrap_or(value).trim_end().to_owned()
+    value
+        .split(" #")
+        .next()
+        .unwrap_or(value)
+        .trim_end()
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -197,23 +242,41 @@ mod tests {
         let first = note(
             "---\nkind: convention\nstatus: active\ncreated: 2026-06-01\ntags: [rust, \"a b\"]\ngroup: work/x\nslug: s\nalways_load: true\n---\n\nThe text.\n",
         );
-        assert_eq!((first.kind(), first.text()), (Some("convention"), "The text."));
+        assert_eq!(
+            (first.kind(), first.text()),
+            (Some("convention"), "The text.")
+        );
         assert_eq!(first.tags(), ["rust", "a b"]);
         let obsidian = note(
             "\u{feff}---\r\ntype: 'fix' # a comment\r\nkind: brief\r\ntags:\r\n  - one\r\n  - \"two\"\r\nother:\r\n  deep: x\r\nempty:\r\n---\r\n\r\n\r\nA\r\nB  \r\n\r\n",
         );
         assert_eq!((obsidian.kind(), obsidian.text()), (Some("fix"), "A\nB"));
         assert_eq!(obsidian.tags(), ["one", "two"]);
-        assert_eq!((obsidian.field("deep"), obsidian.field("empty"), obsidian.field("absent")), (None, None, None));
-        let odd = note("---\nno colon\n: no name\n- an item of nothing\nstatus: [expired]\nstatus: active\n---\ntext");
+        assert_eq!(
+            (
+                obsidian.field("deep"),
+                obsidian.field("empty"),
+                obsidian.field("absent")
+            ),
+            (None, None, None)
+        );
+        let odd = note(
+            "---\nno colon\n: no name\n- an item of nothing\nstatus: [expired]\nstatus: active\n---\ntext",
+        );
         assert!(odd.holds() && odd.text() == "text", "{odd:?}");
     }
 
     #[test]
     fn what_does_not_look_like_front_matter_is_text() {
-        for text in
-            ["", "plain", "---", "---\nnever: ends\n", "--- a\nb: c\n---\nd", "a\n---\nb: c\n---", "----\nx\n---\n"]
-        {
+        for text in [
+            "",
+            "plain",
+            "---",
+            "---\nnever: ends\n",
+            "--- a\nb: c\n---\nd",
+            "a\n---\nb: c\n---",
+            "----\nx\n---\n",
+        ] {
             assert_eq!(note(text).text(), text.trim_end(), "{text:?}");
         }
         assert_eq!(note("---\n---\n").text(), "");
@@ -232,7 +295,11 @@ mod tests {
             ("\"deleted\"", false),
             ("superseded # by b", false),
         ] {
-            assert_eq!(note(&format!("---\nstatus: {status}\n---\nx")).holds(), holds, "{status}");
+            assert_eq!(
+                note(&format!("---\nstatus: {status}\n---\nx")).holds(),
+                holds,
+                "{status}"
+            );
         }
         for gone in [
             "Status: superseded",
@@ -269,8 +336,14 @@ mod tests {
         let bad = Note::parse(b"---\nstatus: superseded\n---\na\xff\x1b[31m\0b\n", true);
         assert!(bad.lossy && !bad.holds());
         assert_eq!(bad.text(), "a\u{fffd}\u{fffd}[31m\u{fffd}b");
-        assert_eq!(note("a\u{202e}b\u{2028}c\u{e0041}d\u{feff}e").text(), "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}e");
-        assert!(!Note::parse("größe".as_bytes().split_at(3).0, false).lossy, "it was only cut there");
+        assert_eq!(
+            note("a\u{202e}b\u{2028}c\u{e0041}d\u{feff}e").text(),
+            "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}e"
+        );
+        assert!(
+            !Note::parse("größe".as_bytes().split_at(3).0, false).lossy,
+            "it was only cut there"
+        );
         assert!(Note::parse(b"a\xc3", true).lossy);
         assert!(Note::parse(b"\xffabcdef", false).lossy);
     }

@@ -17,12 +17,27 @@ fn parse(key: &Value) -> Result<usize, String> {
 fn keys_are_used_for_their_algorithm_only() {
     let (rsa, ec, ed) = (Issuer::rsa("r"), Issuer::ec("e"), Issuer::ed("d"));
     let set = KeySet::parse(key_set(&[&rsa, &ec, &ed]).as_bytes()).unwrap();
-    for (issuer, algorithm) in [(&rsa, Algorithm::RS256), (&ec, Algorithm::ES256), (&ed, Algorithm::EdDSA)] {
-        for other in [Algorithm::HS256, Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA] {
+    for (issuer, algorithm) in [
+        (&rsa, Algorithm::RS256),
+        (&ec, Algorithm::ES256),
+        (&ed, Algorithm::EdDSA),
+    ] {
+        for other in [
+            Algorithm::HS256,
+            Algorithm::RS256,
+            Algorithm::ES256,
+            Algorithm::EdDSA,
+        ] {
             let found = set.candidates(other, Some(&issuer.key_id)).len();
-            assert_eq!(found, usize::from(other == algorithm), "{} {other:?}", issuer.key_id);
+            assert_eq!(
+                found,
+                usize::from(other == algorithm),
+                "{} {other:?}",
+                issuer.key_id
+            );
         }
-        // A token without a key id may use the only key of its kind; a token with another key id may not.
+        // A token without a key id may use the only key of its kind; a token with another key id
+        // may not.
         assert_eq!(set.candidates(algorithm, None).len(), 1);
         assert!(set.candidates(algorithm, Some("x")).is_empty());
     }
@@ -32,13 +47,23 @@ fn keys_are_used_for_their_algorithm_only() {
 
 #[test]
 fn unsuitable_keys_are_skipped_and_never_logged() {
-    let (rsa, ec, ed) = (Issuer::rsa("r").jwk(), Issuer::ec("e").jwk(), Issuer::ed("d").jwk());
+    let (rsa, ec, ed) = (
+        Issuer::rsa("r").jwk(),
+        Issuer::ec("e").jwk(),
+        Issuer::ed("d").jwk(),
+    );
     let change = |key: &Value, name: &str, value: Value| {
         let mut key = key.clone();
         key[name] = value;
         key
     };
-    for good in [&rsa, &ec, &ed, &change(&ed, "alg", json!("Ed25519")), &change(&rsa, "key_ops", json!(["verify"]))] {
+    for good in [
+        &rsa,
+        &ec,
+        &ed,
+        &change(&ed, "alg", json!("Ed25519")),
+        &change(&rsa, "key_ops", json!(["verify"])),
+    ] {
         assert_eq!(parse(good), Ok(1), "{good}");
     }
     for bad in [
@@ -60,7 +85,10 @@ fn unsuitable_keys_are_skipped_and_never_logged() {
         json!("text"),
     ] {
         let message = parse(&bad).unwrap_err();
-        assert!(message.contains("no key that can be used") && !message.contains("canary"), "{message}");
+        assert!(
+            message.contains("no key that can be used") && !message.contains("canary"),
+            "{message}"
+        );
     }
     for text in ["", "[]", "{}", r#"{"keys": 1}"#, r#"{"keys": []}"#] {
         assert!(KeySet::parse(text.as_bytes()).is_err(), "{text}");
@@ -69,7 +97,10 @@ fn unsuitable_keys_are_skipped_and_never_logged() {
     assert!(KeySet::parse(many.to_string().as_bytes()).is_err());
     // An invalid key does not exclude the others.
     let mixed = json!({"keys": [change(&rsa, "use", json!("enc")), ec]});
-    assert_eq!(KeySet::parse(mixed.to_string().as_bytes()).unwrap().len(), 1);
+    assert_eq!(
+        KeySet::parse(mixed.to_string().as_bytes()).unwrap().len(),
+        1
+    );
 }
 
 /// Local HTTP server that serves a preset answer and counts requests.
@@ -81,7 +112,10 @@ struct Host {
 
 impl Host {
     async fn start(body: String) -> Self {
-        let (reads, answer) = (Arc::new(AtomicUsize::new(0)), Arc::new(RwLock::new((200, body))));
+        let (reads, answer) = (
+            Arc::new(AtomicUsize::new(0)),
+            Arc::new(RwLock::new((200, body))),
+        );
         let (count, give) = (Arc::clone(&reads), Arc::clone(&answer));
         let handler = get(move || async move {
             count.fetch_add(1, Ordering::SeqCst);
@@ -89,8 +123,12 @@ impl Host {
             (StatusCode::from_u16(status).unwrap(), body)
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/keys", listener.local_addr().unwrap()).parse().unwrap();
-        tokio::spawn(async move { axum::serve(listener, Router::new().route("/keys", handler)).await });
+        let url = format!("http://{}/keys", listener.local_addr().unwrap())
+            .parse()
+            .unwrap();
+        tokio::spawn(
+            async move { axum::serve(listener, Router::new().route("/keys", handler)).await },
+        );
         Self { url, reads, answer }
     }
 
@@ -105,7 +143,10 @@ impl Host {
 
 fn jwks(host: &Host, clock: &Arc<ManualClock>) -> Jwks {
     let egress = Egress::new(helmdeck_egress::Config::default()).naming(&host.url);
-    Jwks::new(Source::Url(host.url.clone(), egress), Arc::clone(clock) as _)
+    Jwks::new(
+        Source::Url(host.url.clone(), egress),
+        Arc::clone(clock) as _,
+    )
 }
 
 async fn knows(jwks: &Jwks, issuer: &Issuer) -> bool {
@@ -136,7 +177,12 @@ async fn unknown_key_refreshes_the_set_once() {
     // Concurrent requests cause one read.
     clock.advance(PAUSE);
     let all = (0..20).map(|_| knows(&jwks, &never));
-    assert!(futures_util::future::join_all(all).await.iter().all(|known| !known));
+    assert!(
+        futures_util::future::join_all(all)
+            .await
+            .iter()
+            .all(|known| !known)
+    );
     assert_eq!(host.reads(), 3);
 }
 
@@ -167,12 +213,18 @@ async fn keys_stay_while_they_cannot_be_read_anew() {
     for (status, body) in [
         (500, key_set(&[&one])),
         (200, "{}".to_owned()),
-        (200, format!("{{\"keys\": [], \"x\": \"{}\"}}", "x".repeat(MAX_BYTES))),
+        (
+            200,
+            format!("{{\"keys\": [], \"x\": \"{}\"}}", "x".repeat(MAX_BYTES)),
+        ),
     ] {
         host.answers(status, body);
         clock.advance(REFRESH);
         let before = host.reads();
-        assert!(knows(&jwks, &one).await && knows(&jwks, &one).await, "{status}");
+        assert!(
+            knows(&jwks, &one).await && knows(&jwks, &one).await,
+            "{status}"
+        );
         assert_eq!(host.reads(), before + 1, "{status}");
     }
 }
@@ -195,17 +247,28 @@ async fn without_any_keys_the_next_try_waits_too() {
 async fn key_file_is_limited_and_internal_urls_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jwks.json");
-    let read = |source: Source| async { Jwks::new(source, Arc::new(ManualClock::default())).read().await };
+    let read = |source: Source| async {
+        Jwks::new(source, Arc::new(ManualClock::default()))
+            .read()
+            .await
+    };
     assert!(read(Source::File(path.clone())).await.is_err());
     std::fs::write(&path, key_set(&[&Issuer::ed("d")])).unwrap();
     assert_eq!(read(Source::File(path.clone())).await, Ok(1));
     std::fs::write(&path, " ".repeat(MAX_BYTES + 1)).unwrap();
-    assert!(read(Source::File(path)).await.unwrap_err().contains("larger"));
+    assert!(
+        read(Source::File(path))
+            .await
+            .unwrap_err()
+            .contains("larger")
+    );
 
     let host = Host::start(key_set(&[&Issuer::ed("d")])).await;
     let other: Url = "http://127.0.0.1:9/keys".parse().unwrap();
     let elsewhere = Egress::new(helmdeck_egress::Config::default()).naming(&other);
-    let message = read(Source::Url(host.url.clone(), elsewhere)).await.unwrap_err();
+    let message = read(Source::Url(host.url.clone(), elsewhere))
+        .await
+        .unwrap_err();
     assert!(message.contains("may not be reached"), "{message}");
     assert_eq!(host.reads(), 0);
 }

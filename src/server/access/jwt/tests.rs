@@ -32,15 +32,28 @@ fn read(rules: &Rules, name: &str, value: Value) -> Result<(String, String), &'s
     } else {
         claims[name] = value;
     }
-    let (caller, _) =
-        rules.caller(claims.as_object().unwrap(), Timestamp(NOW * 1_000_000)).map_err(|reason| reason.0)?;
-    Ok((caller.identity.tenant().to_owned(), caller.identity.user().to_owned()))
+    let (caller, _) = rules
+        .caller(claims.as_object().unwrap(), Timestamp(NOW * 1_000_000))
+        .map_err(|reason| reason.0)?;
+    Ok((
+        caller.identity.tenant().to_owned(),
+        caller.identity.user().to_owned(),
+    ))
 }
 
 #[test]
 fn good_claims_say_who_and_what() {
-    let (caller, ends) = rules().caller(claims().as_object().unwrap(), Timestamp(NOW * 1_000_000)).unwrap();
-    assert_eq!((caller.identity.tenant(), caller.identity.user(), caller.identity.session()), ("acme", "alice", None));
+    let (caller, ends) = rules()
+        .caller(claims().as_object().unwrap(), Timestamp(NOW * 1_000_000))
+        .unwrap();
+    assert_eq!(
+        (
+            caller.identity.tenant(),
+            caller.identity.user(),
+            caller.identity.session()
+        ),
+        ("acme", "alice", None)
+    );
     assert!(!caller.identity.is_anonymous());
     assert_eq!(caller.permissions.to_scope(), "packs:run memory:read");
     assert_eq!(ends, Timestamp((NOW + 630) * 1_000_000));
@@ -50,17 +63,34 @@ fn good_claims_say_who_and_what() {
 fn times_are_checked_with_leeway() {
     let rules = rules();
     let read = |name, value| read(&rules, name, value).map(drop);
-    for (name, good, bad) in [("exp", NOW - 29, NOW - 30), ("nbf", NOW + 30, NOW + 31), ("iat", NOW + 30, NOW + 31)] {
+    for (name, good, bad) in [
+        ("exp", NOW - 29, NOW - 30),
+        ("nbf", NOW + 30, NOW + 31),
+        ("iat", NOW + 30, NOW + 31),
+    ] {
         assert_eq!(read(name, json!(good)), Ok(()), "{name}");
         assert!(read(name, json!(bad)).is_err(), "{name}");
-        for nonsense in [json!("1800000600"), json!(-1), json!(1e300), json!([]), json!(true)] {
-            assert_eq!(read(name, nonsense), Err("one of its times is not a number of seconds"), "{name}");
+        for nonsense in [
+            json!("1800000600"),
+            json!(-1),
+            json!(1e300),
+            json!([]),
+            json!(true),
+        ] {
+            assert_eq!(
+                read(name, nonsense),
+                Err("one of its times is not a number of seconds"),
+                "{name}"
+            );
         }
     }
     assert_eq!(read("exp", json!(NOW as f64 + 0.5)), Ok(()));
     assert_eq!(read("exp", Value::Null), Err("it has no end (exp)"));
     assert_eq!(read("exp", json!(NOW - 3600)), Err("it has expired"));
-    assert_eq!((read("nbf", Value::Null), read("iat", Value::Null)), (Ok(()), Ok(())));
+    assert_eq!(
+        (read("nbf", Value::Null), read("iat", Value::Null)),
+        (Ok(()), Ok(()))
+    );
 }
 
 #[test]
@@ -80,7 +110,11 @@ fn issuer_and_audience_must_match() {
     }
     assert!(read(&rules, "aud", json!(["a", "other-name"])).is_ok());
     // A server without a name accepts only tokens without an audience.
-    let nameless = Rules { audience: Vec::new(), issuer: None, ..rules };
+    let nameless = Rules {
+        audience: Vec::new(),
+        issuer: None,
+        ..rules
+    };
     assert!(read(&nameless, "aud", json!("helmdeck")).is_err());
     assert!(read(&nameless, "aud", Value::Null).is_ok());
 }
@@ -88,8 +122,14 @@ fn issuer_and_audience_must_match() {
 #[test]
 fn token_must_name_valid_subject_and_tenant() {
     let rules = rules();
-    assert_eq!(read(&rules, "sub", Value::Null), Err("it names nobody (sub)"));
-    assert_eq!(read(&rules, "tenant", Value::Null), Ok(("default".to_owned(), "alice".to_owned())));
+    assert_eq!(
+        read(&rules, "sub", Value::Null),
+        Err("it names nobody (sub)")
+    );
+    assert_eq!(
+        read(&rules, "tenant", Value::Null),
+        Ok(("default".to_owned(), "alice".to_owned()))
+    );
     for (name, value) in [
         ("sub", json!("")),
         ("sub", json!(7)),
@@ -102,9 +142,18 @@ fn token_must_name_valid_subject_and_tenant() {
     ] {
         assert!(read(&rules, name, value.clone()).is_err(), "{name} {value}");
     }
-    let named = Rules { tenant_claim: "https://issuer.example/tenant".to_owned(), ..rules };
-    assert_eq!(read(&named, "https://issuer.example/tenant", json!("b")), Ok(("b".to_owned(), "alice".to_owned())));
-    assert_eq!(read(&named, "tenant", json!("b")), Ok(("default".to_owned(), "alice".to_owned())));
+    let named = Rules {
+        tenant_claim: "https://issuer.example/tenant".to_owned(),
+        ..rules
+    };
+    assert_eq!(
+        read(&named, "https://issuer.example/tenant", json!("b")),
+        Ok(("b".to_owned(), "alice".to_owned()))
+    );
+    assert_eq!(
+        read(&named, "tenant", json!("b")),
+        Ok(("default".to_owned(), "alice".to_owned()))
+    );
 }
 
 #[test]
@@ -122,7 +171,10 @@ fn session_claim_names_the_session() {
         claims["session_id"] = value;
         read(&claims)
     };
-    assert_eq!(with(json!("conversation-1")), Ok(Some("conversation-1".to_owned())));
+    assert_eq!(
+        with(json!("conversation-1")),
+        Ok(Some("conversation-1".to_owned()))
+    );
     assert_eq!(read(&claims()), Ok(None));
     for wrong in [json!(7), json!(""), json!("a\nb"), json!("x".repeat(257))] {
         assert!(with(wrong.clone()).is_err(), "{wrong}");
@@ -131,14 +183,22 @@ fn session_claim_names_the_session() {
 
 fn open(header: &str) -> Result<Algorithm, &'static str> {
     let token = Issuer::shared(&[7; 32]).token_of(header, "{}");
-    Unverified::open(&token).map(|token| token.algorithm).map_err(|reason| reason.0)
+    Unverified::open(&token)
+        .map(|token| token.algorithm)
+        .map_err(|reason| reason.0)
 }
 
 #[test]
 fn unusual_token_headers_are_refused() {
     assert_eq!(open(r#"{"alg":"HS256"}"#), Ok(Algorithm::HS256));
-    assert_eq!(open(r#"{"alg":"EdDSA","typ":"at+jwt","kid":"a"}"#), Ok(Algorithm::EdDSA));
-    assert_eq!(open(r#"{"alg":"ES256","typ":"application/at+JWT"}"#), Ok(Algorithm::ES256));
+    assert_eq!(
+        open(r#"{"alg":"EdDSA","typ":"at+jwt","kid":"a"}"#),
+        Ok(Algorithm::EdDSA)
+    );
+    assert_eq!(
+        open(r#"{"alg":"ES256","typ":"application/at+JWT"}"#),
+        Ok(Algorithm::ES256)
+    );
     for header in [
         r#"{"alg":"none"}"#,
         r#"{"alg":"None"}"#,
@@ -182,7 +242,12 @@ fn malformed_tokens_are_refused() {
         format!("+{}.{}.{}", parts[0], parts[1], parts[2]),
     ] {
         let key = DecodingKey::from_secret(&[7; 32]);
-        assert!(Unverified::open(&bad).and_then(|token| token.verify(&key)).is_err(), "{bad}");
+        assert!(
+            Unverified::open(&bad)
+                .and_then(|token| token.verify(&key))
+                .is_err(),
+            "{bad}"
+        );
     }
 }
 
@@ -192,10 +257,22 @@ fn changed_token_or_other_key_does_not_verify() {
     let token = issuer.token(&claims());
     let key = DecodingKey::from_secret(&[7; 32]);
     assert!(Unverified::open(&token).unwrap().verify(&key).is_ok());
-    assert!(Unverified::open(&token).unwrap().verify(&DecodingKey::from_secret(&[8; 32])).is_err());
+    assert!(
+        Unverified::open(&token)
+            .unwrap()
+            .verify(&DecodingKey::from_secret(&[8; 32]))
+            .is_err()
+    );
     let (head, signature) = token.rsplit_once('.').unwrap();
-    for bad in [format!("{head}."), format!("{head}.{}", &signature[..42]), format!("{head}.{signature}A")] {
-        assert!(Unverified::open(&bad).unwrap().verify(&key).is_err(), "{bad}");
+    for bad in [
+        format!("{head}."),
+        format!("{head}.{}", &signature[..42]),
+        format!("{head}.{signature}A"),
+    ] {
+        assert!(
+            Unverified::open(&bad).unwrap().verify(&key).is_err(),
+            "{bad}"
+        );
     }
     // The claims of one token under the signature of another.
     let mut others = claims();

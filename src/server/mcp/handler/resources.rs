@@ -3,9 +3,9 @@
 use helmdeck_core::Error;
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientRequest, ErrorData, ListResourceTemplatesRequest, ListResourceTemplatesResult, ListResourcesRequest,
-    ListResourcesResult, PaginatedRequestParams, ReadResourceRequest, ReadResourceRequestParams, ReadResourceResponse,
-    ServerResult,
+    ClientRequest, ErrorData, ListResourceTemplatesRequest, ListResourceTemplatesResult,
+    ListResourcesRequest, ListResourcesResult, PaginatedRequestParams, ReadResourceRequest,
+    ReadResourceRequestParams, ReadResourceResponse, ServerResult,
 };
 use rmcp::service::RequestContext;
 
@@ -23,15 +23,27 @@ impl Agent {
     ) -> Result<ListResourcesResult, ErrorData> {
         let visit = CallerContext::of(&context.extensions)?;
         let mine = resources::list(&self.mcp, &visit.caller).await;
-        let (page, next) =
-            page(mine.iter(), |resource| resource.uri.as_str(), request.as_ref(), self.mcp.config.page_size)?;
+        let (page, next) = page(
+            mine.iter(),
+            |resource| resource.uri.as_str(),
+            request.as_ref(),
+            self.mcp.config.page_size,
+        )?;
         let mut all: Vec<_> = page.into_iter().cloned().collect();
-        let offers = self.mcp.extra.as_ref().is_some_and(|extra| extra.info().capabilities.resources.is_some());
+        let offers = self
+            .mcp
+            .extra
+            .as_ref()
+            .is_some_and(|extra| extra.info().capabilities.resources.is_some());
         if next.is_none() && offers {
             let more = ClientRequest::ListResourcesRequest(ListResourcesRequest::default());
-            all.extend(expect_kind!(self.pass(more, context).await, ListResourcesResult)?.resources);
+            all.extend(
+                expect_kind!(self.pass(more, context).await, ListResourcesResult)?.resources,
+            );
         }
-        let mut result = ListResourcesResult::with_all_items(all).with_ttl_ms(LIST_TTL_MS).with_cache_scope(OWN);
+        let mut result = ListResourcesResult::with_all_items(all)
+            .with_ttl_ms(LIST_TTL_MS)
+            .with_cache_scope(OWN);
         result.next_cursor = next;
         Ok(result)
     }
@@ -42,13 +54,24 @@ impl Agent {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let mut all = resources::templates(&self.mcp);
-        let offers = self.mcp.extra.as_ref().is_some_and(|extra| extra.info().capabilities.resources.is_some());
+        let offers = self
+            .mcp
+            .extra
+            .as_ref()
+            .is_some_and(|extra| extra.info().capabilities.resources.is_some());
         let scope = if offers { OWN } else { FOR_ALL };
         if offers {
-            let more = ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest::default());
-            all.extend(expect_kind!(self.pass(more, context).await, ListResourceTemplatesResult)?.resource_templates);
+            let more = ClientRequest::ListResourceTemplatesRequest(
+                ListResourceTemplatesRequest::default(),
+            );
+            all.extend(
+                expect_kind!(self.pass(more, context).await, ListResourceTemplatesResult)?
+                    .resource_templates,
+            );
         }
-        Ok(ListResourceTemplatesResult::with_all_items(all).with_ttl_ms(LIST_TTL_MS).with_cache_scope(scope))
+        Ok(ListResourceTemplatesResult::with_all_items(all)
+            .with_ttl_ms(LIST_TTL_MS)
+            .with_cache_scope(scope))
     }
 
     /// Reads a resource of a caller, or of the embedder.
@@ -63,10 +86,18 @@ impl Agent {
             Ok(Ok(Some(result))) => return Ok(result.into()),
             Ok(Ok(None)) => {}
             Ok(Err(error)) => return Err(rpc_error(&error)),
-            Err(_) => return Err(rpc_error(&Error::new(helmdeck_core::Code::Timeout, "the resource took too long"))),
+            Err(_) => {
+                return Err(rpc_error(&Error::new(
+                    helmdeck_core::Code::Timeout,
+                    "the resource took too long",
+                )));
+            }
         }
         let unknown = || {
-            ErrorData::resource_not_found("there is no such resource", Some(serde_json::json!({"uri": request.uri})))
+            ErrorData::resource_not_found(
+                "there is no such resource",
+                Some(serde_json::json!({"uri": request.uri})),
+            )
         };
         let passed = ClientRequest::ReadResourceRequest(ReadResourceRequest::new(request.clone()));
         match self.ask(passed, context).await {

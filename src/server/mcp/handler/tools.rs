@@ -4,9 +4,9 @@ use helmdeck_core::Error;
 use helmdeck_memory::DeletePosition;
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest, ErrorData,
-    ListToolsRequest, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerJsonRpcMessage, ServerResult,
-    Tool,
+    CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest,
+    ErrorData, ListToolsRequest, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    ServerJsonRpcMessage, ServerResult, Tool,
 };
 use rmcp::service::RequestContext;
 use serde_json::Value;
@@ -27,20 +27,34 @@ impl Agent {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let visit = CallerContext::of(&context.extensions)?;
-        // Wait a few seconds for servers that were not asked for their tools yet: most clients list once.
+        // Wait a few seconds for servers that were not asked for their tools yet: most clients list
+        // once.
         let whole = Box::pin(self.mcp.engine.packs_settled()).await;
         let table = self.mcp.tables.current();
         let visible = table.visible(&visit.caller);
-        let (entries, next) =
-            page(visible, |entry| entry.tool.name.as_ref(), request.as_ref(), self.mcp.config.page_size)?;
-        let mut tools: Vec<Tool> = entries.into_iter().map(|entry| entry.tool.clone()).collect();
-        let offers_tools = self.mcp.extra.as_ref().is_some_and(|extra| extra.info().capabilities.tools.is_some());
+        let (entries, next) = page(
+            visible,
+            |entry| entry.tool.name.as_ref(),
+            request.as_ref(),
+            self.mcp.config.page_size,
+        )?;
+        let mut tools: Vec<Tool> = entries
+            .into_iter()
+            .map(|entry| entry.tool.clone())
+            .collect();
+        let offers_tools = self
+            .mcp
+            .extra
+            .as_ref()
+            .is_some_and(|extra| extra.info().capabilities.tools.is_some());
         if next.is_none() && offers_tools {
             let more = ClientRequest::ListToolsRequest(ListToolsRequest::default());
             tools.extend(expect_kind!(self.pass(more, context).await, ListToolsResult)?.tools);
         }
         let ttl = if whole { LIST_TTL_MS } else { 0 };
-        let mut result = ListToolsResult::with_all_items(tools).with_ttl_ms(ttl).with_cache_scope(OWN);
+        let mut result = ListToolsResult::with_all_items(tools)
+            .with_ttl_ms(ttl)
+            .with_cache_scope(OWN);
         result.next_cursor = next;
         Ok(result)
     }
@@ -53,7 +67,9 @@ impl Agent {
     ) -> Result<CallToolResponse, ErrorData> {
         let visit = CallerContext::of(&context.extensions)?;
         let back = visit.back.as_ref().and_then(|back| back.lock().take());
-        let missing = Box::pin(self.mcp.await_tool(&visit.caller, &request.name)).await.err();
+        let missing = Box::pin(self.mcp.await_tool(&visit.caller, &request.name))
+            .await
+            .err();
         let is_ours = missing.is_some() || self.mcp.tool(&visit.caller, &request.name).is_ok();
         if is_ours || self.mcp.extra.is_none() {
             let run = self.check(&request, missing, &context)?;
@@ -65,14 +81,21 @@ impl Agent {
         }
         // The embedder answers.
         drop(back);
-        match self.pass(ClientRequest::CallToolRequest(CallToolRequest::new(request)), context).await? {
+        match self
+            .pass(
+                ClientRequest::CallToolRequest(CallToolRequest::new(request)),
+                context,
+            )
+            .await?
+        {
             ServerResult::CallToolResult(result) => Ok(result.into()),
             ServerResult::InputRequiredResult(result) => Ok(result.into()),
             _ => Err(unexpected()),
         }
     }
 
-    /// Checks a call of a pack and returns it, for the transport to run. `missing` is why its server has no tools.
+    /// Checks a call of a pack and returns it, for the transport to run. `missing` is why its
+    /// server has no tools.
     fn check(
         &self,
         request: &CallToolRequestParams,
@@ -85,19 +108,36 @@ impl Agent {
             Some(error) => (Err(error), false, false),
             None => {
                 let entry = self.mcp.tool(&visit.caller, &request.name)?;
-                let wish = context.meta.get(CACHE).map_or_else(|| Ok(CacheWish::default()), read_wish)?;
+                let wish = context
+                    .meta
+                    .get(CACHE)
+                    .map_or_else(|| Ok(CacheWish::default()), read_wish)?;
                 let arguments = visit.arguments.clone().unwrap_or_default();
-                (Ok(self.mcp.call(&visit.caller, &entry, arguments, wish)), entry.is_long, entry.writes())
+                (
+                    Ok(self.mcp.call(&visit.caller, &entry, arguments, wish)),
+                    entry.is_long,
+                    entry.writes(),
+                )
             }
         };
         // Anonymous callers cannot be distinguished when they ask for their task.
         let becomes_task = is_long
             && !visit.caller.identity.is_anonymous()
-            && context.client_capabilities().is_some_and(|able| able.supports_tasks());
+            && context
+                .client_capabilities()
+                .is_some_and(|able| able.supports_tasks());
         let typed = ProtocolVersion::V_2026_07_28;
-        let typed = context.protocol_version().is_some_and(|revision| revision.as_str() >= typed.as_str());
+        let typed = context
+            .protocol_version()
+            .is_some_and(|revision| revision.as_str() >= typed.as_str());
         let progress = context.meta.get_progress_token().filter(|_| !becomes_task);
-        Ok(ToolRun { becomes_task, progress, writes, after, ..ToolRun::new(call, is_long, typed) })
+        Ok(ToolRun {
+            becomes_task,
+            progress,
+            writes,
+            after,
+            ..ToolRun::new(call, is_long, typed)
+        })
     }
 }
 
@@ -121,13 +161,24 @@ const HANDED_BACK: &str = "helmdeck/handed_back";
 
 fn handed_back() -> CallToolResponse {
     let mut result = CallToolResult::success(Vec::new());
-    result.meta.get_or_insert_default().0.insert(HANDED_BACK.to_owned(), true.into());
+    result
+        .meta
+        .get_or_insert_default()
+        .0
+        .insert(HANDED_BACK.to_owned(), true.into());
     result.into()
 }
 
 /// Says whether a message is the result of a call that was handed back to the transport.
 pub(crate) fn is_handed_back(message: &ServerJsonRpcMessage) -> bool {
-    let ServerJsonRpcMessage::Response(response) = message else { return false };
-    let ServerResult::CallToolResult(result) = &response.result else { return false };
-    result.meta.as_ref().is_some_and(|meta| meta.0.contains_key(HANDED_BACK))
+    let ServerJsonRpcMessage::Response(response) = message else {
+        return false;
+    };
+    let ServerResult::CallToolResult(result) = &response.result else {
+        return false;
+    };
+    result
+        .meta
+        .as_ref()
+        .is_some_and(|meta| meta.0.contains_key(HANDED_BACK))
 }

@@ -22,7 +22,9 @@ fn add(folder: &Path, name: &str) {
 }
 
 fn engine(folder: &Path) -> Engine {
-    Engine::builder(Config::default()).packs_dir(folder.to_owned()).build()
+    Engine::builder(Config::default())
+        .packs_dir(folder.to_owned())
+        .build()
 }
 
 fn door_of(engine: &Engine) -> Arc<McpState> {
@@ -94,12 +96,21 @@ async fn met_need_lists_the_tool_and_is_announced() {
     let need = Need::check(move || (!seen.load(Ordering::SeqCst)).then_some("a project: make one"));
     let run = |_, _| async { Ok(Reply::json(Json::parse("{}").unwrap())) };
     let text = helmdeck_testkit::manifest("p.one", "", "[input]\ntype = \"object\"");
-    let pack = Builtin { need, ..helmdeck_testkit::function(&text, run).0 };
-    let engine = Engine::builder(Config::default()).builtins(vec![pack]).build();
+    let pack = Builtin {
+        need,
+        ..helmdeck_testkit::function(&text, run).0
+    };
+    let engine = Engine::builder(Config::default())
+        .builtins(vec![pack])
+        .build();
     let mcp = door_of(&engine);
     let local = Caller::local();
     let visible = || mcp.tables.current().visible(&local).count();
-    assert_eq!((visible(), mcp.tool(&local, "p__one").is_ok()), (0, true), "it is hidden, and can be called");
+    assert_eq!(
+        (visible(), mcp.tool(&local, "p__one").is_ok()),
+        (0, true),
+        "it is hidden, and can be called"
+    );
     let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(watch::changes(
         Arc::clone(&mcp),
@@ -133,7 +144,12 @@ async fn listeners_of_both_kinds_are_told() {
     let session = begin_as(&mcp, &local).await.unwrap();
     let stream = send_as(&mcp, &local, Method::GET, Some(&session), String::new()).await;
     let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
-    assert_eq!(send_as(&mcp, &local, Method::POST, Some(&session), told).await.status(), 202);
+    assert_eq!(
+        send_as(&mcp, &local, Method::POST, Some(&session), told)
+            .await
+            .status(),
+        202
+    );
     let params = json!({"notifications": {"toolsListChanged": true}, "_meta": {
         "io.modelcontextprotocol/protocolVersion": NEWEST, "io.modelcontextprotocol/clientCapabilities": {}}});
     let request = Request::builder()
@@ -152,7 +168,10 @@ async fn listeners_of_both_kinds_are_told() {
         let mut body = response.into_body();
         let mut text = String::new();
         while !text.contains("notifications/tools/list_changed") {
-            let frame = http_body_util::BodyExt::frame(&mut body).await.expect("the stream goes on").unwrap();
+            let frame = http_body_util::BodyExt::frame(&mut body)
+                .await
+                .expect("the stream goes on")
+                .unwrap();
             text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
         }
     };

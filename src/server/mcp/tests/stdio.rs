@@ -29,10 +29,20 @@ impl Client {
         let (ours, theirs) = tokio::io::duplex(pipe);
         let (read, write) = tokio::io::split(theirs);
         let stop = CancellationToken::new();
-        let stdio = Stdio::new(fixture.engine.clone(), config, McpConfig::default(), Caller::local());
+        let stdio = Stdio::new(
+            fixture.engine.clone(),
+            config,
+            McpConfig::default(),
+            Caller::local(),
+        );
         let served = tokio::spawn(stdio.serve_over(read, write, stop.clone()));
         let (output, input) = tokio::io::split(ours);
-        Self { input, output: BufReader::new(output), served, stop }
+        Self {
+            input,
+            output: BufReader::new(output),
+            served,
+            stop,
+        }
     }
 
     async fn send(&mut self, line: &str) {
@@ -42,7 +52,10 @@ impl Client {
 
     async fn receive(&mut self) -> Value {
         let mut line = String::new();
-        tokio::time::timeout(SOON, self.output.read_line(&mut line)).await.unwrap().unwrap();
+        tokio::time::timeout(SOON, self.output.read_line(&mut line))
+            .await
+            .unwrap()
+            .unwrap();
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"))
     }
 
@@ -52,11 +65,14 @@ impl Client {
     }
 
     pub(super) async fn begin(&mut self) {
-        let params =
-            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
         let answer = self.ask("initialize", params).await;
-        assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{answer}");
-        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+        assert_eq!(
+            answer["result"]["protocolVersion"], "2025-11-25",
+            "{answer}"
+        );
+        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
+            .await;
     }
 
     async fn end(mut self) {
@@ -71,9 +87,22 @@ async fn a_client_lists_calls_and_leaves() {
     let mut client = Client::start(&fixture, &ServerConfig::default());
     client.begin().await;
     let list = client.ask("tools/list", json!({})).await;
-    assert_eq!(list["result"]["tools"].as_array().unwrap().len(), 3, "{list}");
-    let answer = client.ask("tools/call", json!({"name": "test__plain", "arguments": {"text": "hi"}})).await;
-    assert_eq!(answer["result"]["structuredContent"], json!({"run": 1, "text": "hi"}), "{answer}");
+    assert_eq!(
+        list["result"]["tools"].as_array().unwrap().len(),
+        3,
+        "{list}"
+    );
+    let answer = client
+        .ask(
+            "tools/call",
+            json!({"name": "test__plain", "arguments": {"text": "hi"}}),
+        )
+        .await;
+    assert_eq!(
+        answer["result"]["structuredContent"],
+        json!({"run": 1, "text": "hi"}),
+        "{answer}"
+    );
     client.end().await;
     let mut stopped = Client::start(&fixture, &ServerConfig::default());
     stopped.begin().await;
@@ -84,16 +113,31 @@ async fn a_client_lists_calls_and_leaves() {
 #[tokio::test]
 async fn malformed_lines_are_answered_and_skipped() {
     let fixture = Fixture::plain().await;
-    let config = ServerConfig { max_body_bytes: 4096, ..ServerConfig::default() };
+    let config = ServerConfig {
+        max_body_bytes: 4096,
+        ..ServerConfig::default()
+    };
     let mut client = Client::start(&fixture, &config);
     client.begin().await;
-    let large = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#, "x".repeat(10_000));
-    let cases = [("{", -32700), (large.as_str(), -32600), ("[]", -32600), (r#"{"jsonrpc":"2.0","id":1}"#, -32600)];
+    let large = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#,
+        "x".repeat(10_000)
+    );
+    let cases = [
+        ("{", -32700),
+        (large.as_str(), -32600),
+        ("[]", -32600),
+        (r#"{"jsonrpc":"2.0","id":1}"#, -32600),
+    ];
     for (line, code) in cases {
         client.send("").await;
         client.send(line).await;
         let answer = client.receive().await;
-        assert_eq!((&answer["id"], answer["error"]["code"].as_i64()), (&Value::Null, Some(code)), "{line:.40}");
+        assert_eq!(
+            (&answer["id"], answer["error"]["code"].as_i64()),
+            (&Value::Null, Some(code)),
+            "{line:.40}"
+        );
     }
     client.input.write_all(b"\"\xff\"\n").await.unwrap();
     assert_eq!(client.receive().await["error"]["code"], -32700);
@@ -105,16 +149,32 @@ async fn malformed_lines_are_answered_and_skipped() {
 async fn the_newest_revision_needs_no_greeting() {
     let fixture = Fixture::plain().await;
     let mut client = Client::start(&fixture, &ServerConfig::default());
-    let meta =
-        json!({"io.modelcontextprotocol/protocolVersion": NEWEST, "io.modelcontextprotocol/clientCapabilities": {}});
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": NEWEST, "io.modelcontextprotocol/clientCapabilities": {}});
     let answer = client.ask("server/discover", json!({"_meta": meta})).await;
-    assert!(answer["result"]["supportedVersions"].as_array().unwrap().len() == 5, "{answer}");
-    let call = client.ask("tools/call", json!({"name": "test__plain", "arguments": {}, "_meta": meta})).await;
+    assert!(
+        answer["result"]["supportedVersions"]
+            .as_array()
+            .unwrap()
+            .len()
+            == 5,
+        "{answer}"
+    );
+    let call = client
+        .ask(
+            "tools/call",
+            json!({"name": "test__plain", "arguments": {}, "_meta": meta}),
+        )
+        .await;
     assert_eq!(call["result"]["resultType"], "complete", "{call}");
     let list = client.ask("tools/list", json!({"_meta": meta})).await;
     assert_eq!(list["result"]["cacheScope"], "private", "{list}");
     // Without those members, and without a handshake, nothing runs.
-    let bare = client.ask("tools/call", json!({"name": "test__plain", "arguments": {}})).await;
+    let bare = client
+        .ask(
+            "tools/call",
+            json!({"name": "test__plain", "arguments": {}}),
+        )
+        .await;
     assert_eq!(bare["error"]["code"], -32602, "{bare}");
     assert_eq!(fixture.probe.runs(), 1);
     client.end().await;
@@ -126,17 +186,30 @@ async fn calls_run_concurrently_and_can_be_cancelled() {
     let mut client = Client::start(&fixture, &ServerConfig::default());
     client.begin().await;
     for progress in [json!({}), json!({"progressToken": 1})] {
-        let waiting = json!({"name": "test__plain", "arguments": {"wait": true}, "_meta": progress});
+        let waiting =
+            json!({"name": "test__plain", "arguments": {"wait": true}, "_meta": progress});
         client.send(&request("tools/call", &waiting)).await;
         fixture.probe.someone_waits().await;
-        client.send(r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#).await;
+        client
+            .send(r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#)
+            .await;
         assert_eq!(client.receive().await["id"], 9);
-        client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#).await;
-        client.send(r#"{"jsonrpc":"2.0","id":10,"method":"ping"}"#).await;
+        client
+            .send(
+                r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#,
+            )
+            .await;
+        client
+            .send(r#"{"jsonrpc":"2.0","id":10,"method":"ping"}"#)
+            .await;
         assert_eq!(client.receive().await["id"], 10);
         // The call is gone: a permit for it remains, and it gets no answer.
         fixture.probe.gate.add_permits(1);
-        tokio::time::timeout(SOON, fixture.probe.gate.acquire()).await.unwrap().unwrap().forget();
+        tokio::time::timeout(SOON, fixture.probe.gate.acquire())
+            .await
+            .unwrap()
+            .unwrap()
+            .forget();
     }
     client.end().await;
 }
@@ -146,7 +219,12 @@ async fn running_calls_are_answered_after_input_ends() {
     let fixture = Fixture::plain().await;
     let mut client = Client::start(&fixture, &ServerConfig::default());
     client.begin().await;
-    client.send(&request("tools/call", &json!({"name": "test__plain", "arguments": {"wait": true}}))).await;
+    client
+        .send(&request(
+            "tools/call",
+            &json!({"name": "test__plain", "arguments": {"wait": true}}),
+        ))
+        .await;
     fixture.probe.someone_waits().await;
     client.input.shutdown().await.unwrap();
     fixture.probe.gate.add_permits(1);
@@ -158,16 +236,22 @@ async fn running_calls_are_answered_after_input_ends() {
 #[tokio::test]
 async fn client_that_does_not_read_has_to_wait() {
     let fixture = Fixture::plain().await;
-    let call = request("tools/call", &json!({"name": "test__plain", "arguments": {}}));
+    let call = request(
+        "tools/call",
+        &json!({"name": "test__plain", "arguments": {}}),
+    );
     for line in ["{", &call, r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#] {
         let mut client = Client::over(&fixture, &ServerConfig::default(), 4096);
         client.begin().await;
         tokio::time::pause();
         let mut sent = 0;
         // The id of a call must differ from those of running calls.
-        while tokio::time::timeout(SOON, client.send(&line.replace("\"id\":7", &format!("\"id\":{}", 100 + sent))))
-            .await
-            .is_ok()
+        while tokio::time::timeout(
+            SOON,
+            client.send(&line.replace("\"id\":7", &format!("\"id\":{}", 100 + sent))),
+        )
+        .await
+        .is_ok()
         {
             sent += 1;
             assert!(sent < 5000, "{line}: read on and on");
@@ -185,16 +269,25 @@ async fn client_that_does_not_read_has_to_wait() {
 async fn at_the_most_calls_no_more_lines_are_read() {
     for meta in [json!({}), json!({"progressToken": 1})] {
         let fixture = Fixture::plain().await;
-        let mut client = Client::start(&fixture, &ServerConfig { max_requests: 3, ..ServerConfig::default() });
+        let mut client = Client::start(
+            &fixture,
+            &ServerConfig {
+                max_requests: 3,
+                ..ServerConfig::default()
+            },
+        );
         client.begin().await;
         tokio::time::pause();
         for id in 1..=5 {
             let params = json!({"name": "test__plain", "arguments": {"wait": true}, "_meta": meta});
-            let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+            let call =
+                json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
             client.send(&call.to_string()).await;
         }
         for _ in 0..3 {
-            tokio::time::timeout(SOON, fixture.probe.someone_waits()).await.unwrap();
+            tokio::time::timeout(SOON, fixture.probe.someone_waits())
+                .await
+                .unwrap();
         }
         // Much less than a pack's time limit, which the paused clock would reach at once.
         let moment = std::time::Duration::from_millis(100);

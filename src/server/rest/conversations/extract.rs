@@ -17,7 +17,10 @@ use crate::rest::state::ConversationState;
 /// The path parameter of all routes of one conversation.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "it describes the parameter; `Conversation` reads it")]
+#[expect(
+    dead_code,
+    reason = "it describes the parameter; `Conversation` reads it"
+)]
 pub(super) struct ConversationInfo {
     /// The conversation, 1 to 256 bytes
     session: String,
@@ -71,7 +74,11 @@ where
         let By(caller) = By::from_request_parts(parts, state).await?;
         let path = PathValues::from_request_parts(parts, state).await?;
         let query = Params::<Q>::of(parts).read()?;
-        let permission = if parts.method.is_safe() { Permission::MemoryRead } else { Permission::MemoryWrite };
+        let permission = if parts.method.is_safe() {
+            Permission::MemoryRead
+        } else {
+            Permission::MemoryWrite
+        };
         let state = ConversationState::from_ref(state);
         let memory = memory(&state, &caller, &permission)?.clone();
         let own = (caller.identity.tenant(), caller.identity.user());
@@ -82,13 +89,23 @@ where
             need(&caller, &Permission::Admin)?;
         }
         let identity = Identity::new(named.0, named.1, path.value("session"));
-        Ok(Self { memory, identity, foreign, query, caller, state })
+        Ok(Self {
+            memory,
+            identity,
+            foreign,
+            query,
+            caller,
+            state,
+        })
     }
 }
 
 impl<Q> Conversation<Q> {
     /// Waits for the memory, at most until the deadline of a request.
-    pub(super) async fn in_time<T, E>(&self, answer: impl Future<Output = Result<T, E>>) -> Result<T, Problem>
+    pub(super) async fn in_time<T, E>(
+        &self,
+        answer: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Problem>
     where
         Problem: From<E>,
     {
@@ -97,10 +114,19 @@ impl<Q> Conversation<Q> {
 
     /// Returns the address of one of its turns.
     pub(super) fn address(&self, turn: &str) -> String {
-        let Identity { tenant, user, session, .. } = &self.identity;
+        let Identity {
+            tenant,
+            user,
+            session,
+            ..
+        } = &self.identity;
         let mut address = format!("/api/v1/conversations/{}/turns/{turn}", segment(session));
         if self.foreign {
-            address.push_str(&format!("?tenant={}&user={}", segment(tenant), segment(user)));
+            address.push_str(&format!(
+                "?tenant={}&user={}",
+                segment(tenant),
+                segment(user)
+            ));
         }
         address
     }

@@ -30,27 +30,63 @@ pub(crate) fn add(mut text: String, metrics: &Metrics) -> String {
     } = metrics;
     for (name, help, value) in [
         ("turns_added", "Turns that were added", turns_added),
-        ("turns_with_secret", "Turns added that look like they hold a credential", turns_with_secret),
+        (
+            "turns_with_secret",
+            "Turns added that look like they hold a credential",
+            turns_with_secret,
+        ),
         ("folds", "Summaries that were made and stored", summaries),
         (
             "folds_discarded",
             "Summaries thrown away because the conversation was changed meanwhile",
             summaries_discarded,
         ),
-        ("long_backlogs", "Times that more batches of a conversation waited than recovery_backlog_max", long_backlogs),
-        ("turns_dropped", "Turns dropped before they were summarised", turns_dropped),
-        ("identities_rejected", "Calls refused for an incomplete identity", identities_rejected),
+        (
+            "long_backlogs",
+            "Times that more batches of a conversation waited than recovery_backlog_max",
+            long_backlogs,
+        ),
+        (
+            "turns_dropped",
+            "Turns dropped before they were summarised",
+            turns_dropped,
+        ),
+        (
+            "identities_rejected",
+            "Calls refused for an incomplete identity",
+            identities_rejected,
+        ),
         ("hot_hits", "Reads that were answered from memory", hot_hits),
-        ("hot_misses", "Reads that were not answered from memory", hot_misses),
+        (
+            "hot_misses",
+            "Reads that were not answered from memory",
+            hot_misses,
+        ),
     ] {
         head(&mut text, name, "counter", help);
         line(&mut text, format_args!("{name}_total {value}"));
     }
-    by(&mut text, "fold_failures", "Failures to make a summary, by reason", "reason", summary_failures);
-    by(&mut text, "health_moves", "Changes of health, by the new state", "state", health_moves);
+    by(
+        &mut text,
+        "fold_failures",
+        "Failures to make a summary, by reason",
+        "reason",
+        summary_failures,
+    );
+    by(
+        &mut text,
+        "health_moves",
+        "Changes of health, by the new state",
+        "state",
+        health_moves,
+    );
     for (name, help, value) in [
         ("backlog", "Conversations that wait for a summary", backlog),
-        ("hot_bytes", "Size of the conversations in memory", hot_bytes),
+        (
+            "hot_bytes",
+            "Size of the conversations in memory",
+            hot_bytes,
+        ),
     ] {
         head(&mut text, name, "gauge", help);
         line(&mut text, format_args!("{name} {value}"));
@@ -60,10 +96,19 @@ pub(crate) fn add(mut text: String, metrics: &Metrics) -> String {
 }
 
 /// Adds a counter of several lines. The labels are constants that need no escaping.
-fn by(text: &mut String, name: &str, help: &str, label: &str, values: &BTreeMap<&'static str, u64>) {
+fn by(
+    text: &mut String,
+    name: &str,
+    help: &str,
+    label: &str,
+    values: &BTreeMap<&'static str, u64>,
+) {
     head(text, name, "counter", help);
     for (word, value) in values {
-        line(text, format_args!("{name}_total{{{label}=\"{word}\"}} {value}"));
+        line(
+            text,
+            format_args!("{name}_total{{{label}=\"{word}\"}} {value}"),
+        );
     }
 }
 
@@ -104,6 +149,10 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        assert_eq!((text.matches("# EOF").count(), text.ends_with("\n# EOF\n")), (1, true), "{text}");
+        assert_eq!(
+            (text.matches("# EOF").count(), text.ends_with("\n# EOF\n")),
+            (1, true),
+            "{text}"
+        );
     }
 }

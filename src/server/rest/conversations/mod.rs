@@ -1,8 +1,8 @@
 //! Routes of conversations: list them, show the context, the health and the trace of one.
 //!
 //! Turns are in `turns`, a conversation as a whole in `whole`, counters in `metrics`. Callers reach
-//! their own conversations, administrators every one by tenant and user. The conversation memory checks
-//! everything else.
+//! their own conversations, administrators every one by tenant and user. The conversation memory
+//! checks everything else.
 
 mod extract;
 pub(crate) mod metrics;
@@ -63,13 +63,16 @@ struct ConversationQuery {
 impl ConversationQuery {
     /// Narrows a filter to what the caller may see.
     fn narrowed(self, caller: &Caller) -> Result<ConversationFilter, Problem> {
-        let other = |named: &Option<String>, own: &str| named.as_deref().is_some_and(|named| named != own);
+        let other =
+            |named: &Option<String>, own: &str| named.as_deref().is_some_and(|named| named != own);
         let (tenant, user) = (caller.identity.tenant(), caller.identity.user());
         if other(&self.tenant, tenant) || other(&self.user, user) {
             need(caller, &Permission::Admin)?;
         }
         let everybody = caller.permissions.allow(&Permission::Admin);
-        let or_own = |named: Option<String>, own: &str| named.or_else(|| (!everybody).then(|| own.to_owned()));
+        let or_own = |named: Option<String>, own: &str| {
+            named.or_else(|| (!everybody).then(|| own.to_owned()))
+        };
         Ok(ConversationFilter {
             tenant: or_own(self.tenant, tenant),
             user: or_own(self.user, user),
@@ -88,7 +91,8 @@ struct Shown {
     tenant: Option<String>,
     /// The user; the caller itself by default. Another one needs the scope `admin`
     user: Option<String>,
-    /// `json` (the default); `messages`: a list of `{role, content}`; or `prompt`: text to put before the next question
+    /// `json` (the default); `messages`: a list of `{role, content}`; or `prompt`: text to put
+    /// before the next question
     #[serde(default)]
     #[param(value_type = Option<String>)]
     format: Format,
@@ -100,7 +104,8 @@ impl NamesOwner for Shown {
     }
 }
 
-/// Lists conversations without their texts: the caller's own; for an administrator those of everybody.
+/// Lists conversations without their texts: the caller's own; for an administrator those of
+/// everybody.
 ///
 /// Expired conversations are left out. Counters over all callers are shown to administrators only.
 #[utoipa::path(get, path = "/api/v1/conversations", tag = "conversations", operation_id = "list_conversations",
@@ -113,7 +118,10 @@ async fn list(
 ) -> Result<Response, Problem> {
     let memory = memory(&state, &caller, &Permission::MemoryRead)?;
     let filter = filter.read()?.narrowed(&caller)?;
-    let page = state.limits.in_time(memory.list_conversations(&filter)).await??;
+    let page = state
+        .limits
+        .in_time(memory.list_conversations(&filter))
+        .await??;
     if caller.permissions.allow(&Permission::Admin) {
         return json(&page);
     }
@@ -124,10 +132,12 @@ async fn list(
     json(&page)
 }
 
-/// Returns the context to prepend to the next model call: goal, summary and recent turns, within a token budget.
+/// Returns the context to prepend to the next model call: goal, summary and recent turns, within a
+/// token budget.
 ///
-/// What tools and models wrote is fenced as untrusted data. `format=messages` has the user's own words as messages of
-/// the user. `format=prompt` fences every turn; without anything to show, the answer is 204.
+/// What tools and models wrote is fenced as untrusted data. `format=messages` has the user's own
+/// words as messages of the user. `format=prompt` fences every turn; without anything to show, the
+/// answer is 204.
 #[utoipa::path(get, path = "/api/v1/conversations/{session}/context", tag = "conversations", operation_id = "show_context",
     params(ConversationInfo, Shown),
     responses(
@@ -140,29 +150,45 @@ async fn list(
     ))]
 async fn context(conversation: Conversation<Shown>) -> Result<Response, Problem> {
     let format = conversation.query.format;
-    let context = conversation.in_time(conversation.memory.render(&conversation.identity, format)).await?;
+    let context = conversation
+        .in_time(conversation.memory.render(&conversation.identity, format))
+        .await?;
     match format {
         Format::Json | Format::Messages => json(&context),
         Format::Prompt => Ok(render::prompt(&context.patch).map_or_else(nothing, |text| {
-            ([(CONTENT_TYPE, TEXT), (CACHE_CONTROL, NO_STORE), NOSNIFF], text).into_response()
+            (
+                [(CONTENT_TYPE, TEXT), (CACHE_CONTROL, NO_STORE), NOSNIFF],
+                text,
+            )
+                .into_response()
         })),
     }
 }
 
-/// Shows how summarising a conversation is doing: what waits, and why it failed last. No turn is lost in any state.
+/// Shows how summarising a conversation is doing: what waits, and why it failed last. No turn is
+/// lost in any state.
 #[utoipa::path(get, path = "/api/v1/conversations/{session}/health", tag = "conversations", operation_id = "conversation_health",
     params(ConversationInfo, Owner),
     responses((status = 200, description = "The health", body = ref("#/components/schemas/DialogueHealth")), Problems))]
 async fn health(conversation: Conversation) -> Result<Response, Problem> {
-    json(&SummaryStatus::from(conversation.in_time(conversation.memory.trace(&conversation.identity)).await?))
+    json(&SummaryStatus::from(
+        conversation
+            .in_time(conversation.memory.trace(&conversation.identity))
+            .await?,
+    ))
 }
 
-/// Shows what the strategy makes of a conversation right now: its summary, and how many turns are where.
+/// Shows what the strategy makes of a conversation right now: its summary, and how many turns are
+/// where.
 #[utoipa::path(get, path = "/api/v1/conversations/{session}/trace", tag = "conversations", operation_id = "trace_conversation",
     params(ConversationInfo, Owner),
     responses((status = 200, description = "The trace", body = ref("#/components/schemas/DialogueTrace")), Problems))]
 async fn trace(conversation: Conversation) -> Result<Response, Problem> {
-    json(&conversation.in_time(conversation.memory.trace(&conversation.identity)).await?)
+    json(
+        &conversation
+            .in_time(conversation.memory.trace(&conversation.identity))
+            .await?,
+    )
 }
 
 impl From<ConversationError> for Problem {

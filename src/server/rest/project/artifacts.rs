@@ -25,7 +25,10 @@ use crate::rest::request::{Params, PathValues};
 const PACK: &str = "forge.prime";
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list)).routes(routes!(show)).routes(routes!(bytes))
+    OpenApiRouter::default()
+        .routes(routes!(list))
+        .routes(routes!(show))
+        .routes(routes!(bytes))
 }
 
 /// Which artifacts.
@@ -61,10 +64,18 @@ async fn list(
                 .map_err(|_| Problem::new(Code::InvalidInput, "kind is code, docs or reports"))?,
         ),
     };
-    let filter = Filter { kind, name: query.name.filter(|name| !name.is_empty()), ..Filter::default() };
+    let filter = Filter {
+        kind,
+        name: query.name.filter(|name| !name.is_empty()),
+        ..Filter::default()
+    };
     let wanted = wanted(query.limit, query.after)?;
     let read = state.read(&caller, PACK, move |project| {
-        Part::of(Artifacts::new(project).list(&filter)?.artifacts, &wanted, |entry| entry.triv.to_string())
+        Part::of(
+            Artifacts::new(project).list(&filter)?.artifacts,
+            &wanted,
+            |entry| entry.triv.to_string(),
+        )
     });
     json(&read.await?)
 }
@@ -73,16 +84,30 @@ async fn list(
 #[utoipa::path(get, path = "/api/v1/project/artifacts/{name}", tag = "project", operation_id = "project_artifact",
     params(("name" = String, Path, description = "A `triv:` name or a hash")),
     responses((status = 200, description = "The artifact", body = ref("#/components/schemas/ProjectArtifact")), Problems))]
-async fn show(State(state): State<ProjectState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
+async fn show(
+    State(state): State<ProjectState>,
+    By(caller): By,
+    path: PathValues,
+) -> Result<Response, Problem> {
     let name = path.value("name").to_owned();
-    json(&state.read(&caller, PACK, move |project| Artifacts::new(project).get(&name)).await?)
+    json(
+        &state
+            .read(&caller, PACK, move |project| {
+                Artifacts::new(project).get(&name)
+            })
+            .await?,
+    )
 }
 
 /// Downloads an artifact. A browser saves it and never shows it as a page.
 #[utoipa::path(get, path = "/api/v1/project/artifacts/{name}/bytes", tag = "project", operation_id = "project_artifact_bytes",
     params(("name" = String, Path, description = "A `triv:` name or a hash")),
     responses((status = 200, description = "The file", content_type = "*/*", body = String), Problems))]
-async fn bytes(State(state): State<ProjectState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
+async fn bytes(
+    State(state): State<ProjectState>,
+    By(caller): By,
+    path: PathValues,
+) -> Result<Response, Problem> {
     let name = path.value("name").to_owned();
     let read = state.read(&caller, PACK, move |project| {
         let entry = Artifacts::new(project).get(&name)?.entry;
@@ -93,9 +118,15 @@ async fn bytes(State(state): State<ProjectState>, By(caller): By, path: PathValu
         .map_err(|_| Problem::new(Code::Internal, "the artifact's name cannot be written"))?;
     let kind = HeaderValue::from_str(&entry.media_type);
     let headers = [
-        (CONTENT_TYPE, kind.unwrap_or(HeaderValue::from_static("application/octet-stream"))),
+        (
+            CONTENT_TYPE,
+            kind.unwrap_or(HeaderValue::from_static("application/octet-stream")),
+        ),
         (CONTENT_DISPOSITION, name),
-        (CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox")),
+        (
+            CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static("default-src 'none'; sandbox"),
+        ),
         (CACHE_CONTROL, NO_STORE),
         NOSNIFF,
     ];

@@ -1,4 +1,5 @@
-//! Changes of the project that people make on a page. They run no program, and go through the rules of the project.
+//! Changes of the project that people make on a page. They run no program, and go through the rules
+//! of the project.
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -45,7 +46,11 @@ async fn make<C: DeserializeOwned + Send + 'static, T: Serialize + Send + 'stati
 ) -> Result<Response, Problem> {
     check(caller, pack)?;
     let change: C = state.limits.read_json(request, MAX_CHANGE_BYTES).await?;
-    json(&state.change(caller, pack, move |project| work(project, change)).await?)
+    json(
+        &state
+            .change(caller, pack, move |project| work(project, change))
+            .await?,
+    )
 }
 
 /// Change of an issue. Absent members stay; an empty text or list removes.
@@ -57,7 +62,8 @@ pub(super) struct IssueEdit {
     edit: Edit,
 }
 
-/// Changes an issue, if it still has the version tag of `if_match`. `Done` is refused: closing is another route.
+/// Changes an issue, if it still has the version tag of `if_match`. `Done` is refused: closing is
+/// another route.
 #[utoipa::path(post, path = "/api/v1/project/issues/{issue}", tag = "project", operation_id = "set_project_issue",
     params(("issue" = String, Path, description = "The key of the issue")),
     request_body(content = ref("#/components/schemas/ProjectIssueEdit"), content_type = "application/json", description = "The change"),
@@ -69,9 +75,17 @@ async fn set_issue(
     request: Request,
 ) -> Result<Response, Problem> {
     let key = path.value("issue").to_owned();
-    make(&state, &caller, "forge.issue_set", request, move |project, change: IssueEdit| {
-        project.issues().set(&key, &change.edit, change.if_match.as_deref())
-    })
+    make(
+        &state,
+        &caller,
+        "forge.issue_set",
+        request,
+        move |project, change: IssueEdit| {
+            project
+                .issues()
+                .set(&key, &change.edit, change.if_match.as_deref())
+        },
+    )
     .await
 }
 
@@ -95,9 +109,21 @@ async fn comment(
     request: Request,
 ) -> Result<Response, Problem> {
     let key = path.value("issue").to_owned();
-    make(&state, &caller, "forge.issue_set", request, move |project, said: CommentText| {
-        project.issues().comment(&key, &NewComment { text: said.text, by: None })
-    })
+    make(
+        &state,
+        &caller,
+        "forge.issue_set",
+        request,
+        move |project, said: CommentText| {
+            project.issues().comment(
+                &key,
+                &NewComment {
+                    text: said.text,
+                    by: None,
+                },
+            )
+        },
+    )
     .await
 }
 
@@ -122,9 +148,17 @@ async fn close_issue(
     request: Request,
 ) -> Result<Response, Problem> {
     let key = path.value("issue").to_owned();
-    make(&state, &caller, "forge.issue_set", request, move |project, closing: Closing| {
-        project.issues().done(&key, &closing.done, closing.if_match.as_deref())
-    })
+    make(
+        &state,
+        &caller,
+        "forge.issue_set",
+        request,
+        move |project, closing: Closing| {
+            project
+                .issues()
+                .done(&key, &closing.done, closing.if_match.as_deref())
+        },
+    )
     .await
 }
 
@@ -142,7 +176,8 @@ pub(super) struct FeatureStatus {
     blocked_by: Option<BlockedBy>,
 }
 
-/// Changes the status of a feature through its rules. No feature passes by this: its tests must show it.
+/// Changes the status of a feature through its rules. No feature passes by this: its tests must
+/// show it.
 #[utoipa::path(post, path = "/api/v1/project/features/{feature}", tag = "project", operation_id = "set_project_feature",
     params(("feature" = String, Path, description = "The id of the feature")),
     request_body(content = ref("#/components/schemas/ProjectFeatureStatus"), content_type = "application/json", description = "The status"),
@@ -154,15 +189,21 @@ async fn set_feature(
     request: Request,
 ) -> Result<Response, Problem> {
     let id = path.value("feature").to_owned();
-    make(&state, &caller, "forge.features_set", request, move |project, change: FeatureStatus| {
-        let edit = FeatureEdit {
-            status: Some(change.status),
-            reason: change.reason,
-            blocked_by: change.blocked_by,
-            ..FeatureEdit::default()
-        };
-        Features::new(project).set(&id, &edit, change.if_match.as_deref())
-    })
+    make(
+        &state,
+        &caller,
+        "forge.features_set",
+        request,
+        move |project, change: FeatureStatus| {
+            let edit = FeatureEdit {
+                status: Some(change.status),
+                reason: change.reason,
+                blocked_by: change.blocked_by,
+                ..FeatureEdit::default()
+            };
+            Features::new(project).set(&id, &edit, change.if_match.as_deref())
+        },
+    )
     .await
 }
 
@@ -186,9 +227,15 @@ async fn confirm(
     request: Request,
 ) -> Result<Response, Problem> {
     let id = path.value("id").to_owned();
-    make(&state, &caller, "forge.remember", request, move |project, condition: Condition| {
-        Knowledge::new(project).confirm(&id, condition.if_match.as_deref())
-    })
+    make(
+        &state,
+        &caller,
+        "forge.remember",
+        request,
+        move |project, condition: Condition| {
+            Knowledge::new(project).confirm(&id, condition.if_match.as_deref())
+        },
+    )
     .await
 }
 
@@ -215,15 +262,26 @@ async fn supersede(
     request: Request,
 ) -> Result<Response, Problem> {
     let id = path.value("id").to_owned();
-    make(&state, &caller, "forge.remember", request, move |project, replacement: Replacement| {
-        if matches!(replacement.by.what, What::Invariant { check: Some(_), .. }) {
-            let message = "a check is a command, and no caller of the server may name one";
-            return Err(Error::refused(message).hint("leave \"check\" out, or supersede the entry at a shell"));
-        }
-        // Who sends this has no session here, and git says the commit.
-        let by = Learning { session: None, commit: None, ..replacement.by };
-        Knowledge::new(project).supersede(&id, &by, replacement.if_match.as_deref())
-    })
+    make(
+        &state,
+        &caller,
+        "forge.remember",
+        request,
+        move |project, replacement: Replacement| {
+            if matches!(replacement.by.what, What::Invariant { check: Some(_), .. }) {
+                let message = "a check is a command, and no caller of the server may name one";
+                return Err(Error::refused(message)
+                    .hint("leave \"check\" out, or supersede the entry at a shell"));
+            }
+            // Who sends this has no session here, and git says the commit.
+            let by = Learning {
+                session: None,
+                commit: None,
+                ..replacement.by
+            };
+            Knowledge::new(project).supersede(&id, &by, replacement.if_match.as_deref())
+        },
+    )
     .await
 }
 
@@ -259,7 +317,11 @@ pub(super) enum ChosenSide {
 #[utoipa::path(post, path = "/api/v1/project/tracker/resolve", tag = "project", operation_id = "resolve_project_conflict",
     request_body(content = ref("#/components/schemas/ProjectResolution"), content_type = "application/json", description = "The decision"),
     responses((status = 200, description = "The conflict that was settled", body = ref("#/components/schemas/ProjectConflict")), Problems))]
-async fn resolve(State(state): State<ProjectState>, By(caller): By, request: Request) -> Result<Response, Problem> {
+async fn resolve(
+    State(state): State<ProjectState>,
+    By(caller): By,
+    request: Request,
+) -> Result<Response, Problem> {
     make(&state, &caller, "forge.issue_set", request, settle).await
 }
 
@@ -268,15 +330,25 @@ fn settle(project: &Project, wanted: Resolution) -> helmdeck_forge::Result<Confl
         (ChosenSide::Ours, None) => Choice::Ours,
         (ChosenSide::Theirs, None) => Choice::Theirs,
         (ChosenSide::Value, Some(value)) => Choice::Value(value),
-        _ => return Err(Error::usage("a value belongs to the choice \"value\", and to no other")),
+        _ => {
+            return Err(Error::usage(
+                "a value belongs to the choice \"value\", and to no other",
+            ));
+        }
     };
     let key = &wanted.key;
     if let Some(since) = wanted.since {
         let conflicts = sync::status(project)?.conflicts;
-        let seen = conflicts.iter().find(|one| one.key == *key && one.field == wanted.field);
+        let seen = conflicts
+            .iter()
+            .find(|one| one.key == *key && one.field == wanted.field);
         if seen.is_some_and(|one| one.since != since) {
-            let message = format!("the field {} of {key} has changed since it was read", wanted.field);
-            return Err(Error::new(Category::Stale, "E_STALE", message).hint("read it again, and decide anew"));
+            let message = format!(
+                "the field {} of {key} has changed since it was read",
+                wanted.field
+            );
+            return Err(Error::new(Category::Stale, "E_STALE", message)
+                .hint("read it again, and decide anew"));
         }
     }
     project.check_not_paused()?;

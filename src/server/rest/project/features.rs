@@ -20,7 +20,9 @@ use crate::rest::reply::{Problems, json};
 use crate::rest::request::Params;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list)).routes(routes!(focus))
+    OpenApiRouter::default()
+        .routes(routes!(list))
+        .routes(routes!(focus))
 }
 
 /// Which features.
@@ -59,27 +61,41 @@ async fn list(
     query: Params<FeatureQuery>,
 ) -> Result<Response, Problem> {
     let query = query.read()?;
-    let standing = query.standing.filter(|word| !word.is_empty()).map(standing).transpose()?;
+    let standing = query
+        .standing
+        .filter(|word| !word.is_empty())
+        .map(standing)
+        .transpose()?;
     let wanted = wanted(query.limit, query.after)?;
     let read = state.read(&caller, "forge.features_list", move |project| {
         let listed = Features::new(project).list()?;
         let mut features = listed.features;
         features.retain(|item| standing.is_none_or(|standing| item.standing == standing));
         let features = Part::of(features, &wanted, |item| item.feature.id.clone())?;
-        Ok(FeatureList { etag: listed.etag, counts: listed.counts, features })
+        Ok(FeatureList {
+            etag: listed.etag,
+            counts: listed.counts,
+            features,
+        })
     });
     json(&read.await?)
 }
 
 fn standing(word: String) -> Result<Standing, Problem> {
-    serde_json::from_value(Value::String(word))
-        .map_err(|_| Problem::new(Code::InvalidInput, "standing is one that features have, such as \"passing\""))
+    serde_json::from_value(Value::String(word)).map_err(|_| {
+        Problem::new(
+            Code::InvalidInput,
+            "standing is one that features have, such as \"passing\"",
+        )
+    })
 }
 
 /// Returns the focus of the current session with its version tag; null if there is none.
 #[utoipa::path(get, path = "/api/v1/project/focus", tag = "project", operation_id = "project_focus",
     responses((status = 200, description = "The focus", body = ref("#/components/schemas/ProjectFocus")), Problems))]
 async fn focus(State(state): State<ProjectState>, By(caller): By) -> Result<Response, Problem> {
-    let read = state.read(&caller, "forge.prime", |project| Sessions::new(project).focus_now()?.show());
+    let read = state.read(&caller, "forge.prime", |project| {
+        Sessions::new(project).focus_now()?.show()
+    });
     json(&read.await?)
 }

@@ -17,10 +17,15 @@ use crate::rest::reply::{Problems, json};
 use crate::rest::request::{Params, PathValues};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(commits)).routes(routes!(list)).routes(routes!(show)).routes(routes!(diff))
+    OpenApiRouter::default()
+        .routes(routes!(commits))
+        .routes(routes!(list))
+        .routes(routes!(show))
+        .routes(routes!(diff))
 }
 
-/// Lists the commits of the branch, newest first, with the issue and session that their messages name.
+/// Lists the commits of the branch, newest first, with the issue and session that their messages
+/// name.
 #[utoipa::path(get, path = "/api/v1/project/commits", tag = "project", operation_id = "project_commits",
     params(PageQuery),
     responses((status = 200, description = "The commits", body = ref("#/components/schemas/ProjectCommits")), Problems))]
@@ -30,17 +35,29 @@ async fn commits(
     page: Params<PageQuery>,
 ) -> Result<Response, Problem> {
     let wanted = page.read()?.wanted()?;
-    json(&state.read(&caller, "forge.prime", move |project| view::commits(project, &wanted)).await?)
+    json(
+        &state
+            .read(&caller, "forge.prime", move |project| {
+                view::commits(project, &wanted)
+            })
+            .await?,
+    )
 }
 
 /// Lists the checkpoints with their state, newest first.
 #[utoipa::path(get, path = "/api/v1/project/checkpoints", tag = "project", operation_id = "project_checkpoints",
     params(PageQuery),
     responses((status = 200, description = "The checkpoints", body = ref("#/components/schemas/ProjectCheckpoints")), Problems))]
-async fn list(State(state): State<ProjectState>, By(caller): By, page: Params<PageQuery>) -> Result<Response, Problem> {
+async fn list(
+    State(state): State<ProjectState>,
+    By(caller): By,
+    page: Params<PageQuery>,
+) -> Result<Response, Problem> {
     let wanted = page.read()?.wanted()?;
     let read = state.read(&caller, "forge.checkpoint_list", move |project| {
-        Part::of(Checkpoints::new(project).list()?, &wanted, |checkpoint| checkpoint.name.clone())
+        Part::of(Checkpoints::new(project).list()?, &wanted, |checkpoint| {
+            checkpoint.name.clone()
+        })
     });
     json(&read.await?)
 }
@@ -49,9 +66,19 @@ async fn list(State(state): State<ProjectState>, By(caller): By, page: Params<Pa
 #[utoipa::path(get, path = "/api/v1/project/checkpoints/{name}", tag = "project", operation_id = "project_checkpoint",
     params(("name" = String, Path, description = "`<KEY>-v<N>`")),
     responses((status = 200, description = "The checkpoint", body = ref("#/components/schemas/ProjectCheckpoint")), Problems))]
-async fn show(State(state): State<ProjectState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
+async fn show(
+    State(state): State<ProjectState>,
+    By(caller): By,
+    path: PathValues,
+) -> Result<Response, Problem> {
     let name = path.value("name").to_owned();
-    json(&state.read(&caller, "forge.checkpoint_list", move |project| Checkpoints::new(project).show(&name)).await?)
+    json(
+        &state
+            .read(&caller, "forge.checkpoint_list", move |project| {
+                Checkpoints::new(project).show(&name)
+            })
+            .await?,
+    )
 }
 
 /// What to compare.
@@ -77,7 +104,8 @@ async fn diff(
 ) -> Result<Response, Problem> {
     let name = path.value("name").to_owned();
     let below = query.read()?.path.filter(|path| !path.is_empty());
-    let read =
-        state.read(&caller, "forge.checkpoint_list", move |project| view::diff(project, &name, below.as_deref()));
+    let read = state.read(&caller, "forge.checkpoint_list", move |project| {
+        view::diff(project, &name, below.as_deref())
+    });
     json(&read.await?)
 }

@@ -30,14 +30,21 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(colours))
 }
 
-/// Measures the health of the project: five components, each with a colour, its reasons and a next command.
+/// Measures the health of the project: five components, each with a colour, its reasons and a next
+/// command.
 ///
 /// Callers who ask within two seconds share one measurement (`measured_at`).
 #[utoipa::path(get, path = "/api/v1/project/health", tag = "project", operation_id = "project_health",
     responses((status = 200, description = "The health", body = ref("#/components/schemas/ProjectHealth")), Problems))]
 async fn show(State(state): State<ProjectState>, By(caller): By) -> Result<Response, Problem> {
     let (measured, watch) = (state.measured.clone(), state.watch.clone());
-    json(&*state.read(&caller, PACK, move |project| Ok(measured.of(project, &watch))).await?)
+    json(
+        &*state
+            .read(&caller, PACK, move |project| {
+                Ok(measured.of(project, &watch))
+            })
+            .await?,
+    )
 }
 
 /// Lists the recorded colours of the project, newest first.
@@ -58,13 +65,22 @@ async fn history(
     json(&read.await?)
 }
 
-/// Lists the files of the project's memory, each with its size, version tag, newest entry and damage.
+/// Lists the files of the project's memory, each with its size, version tag, newest entry and
+/// damage.
 #[utoipa::path(get, path = "/api/v1/project/tree", tag = "project", operation_id = "project_tree",
     params(PageQuery),
     responses((status = 200, description = "The files", body = ref("#/components/schemas/ProjectTree")), Problems))]
-async fn tree(State(state): State<ProjectState>, By(caller): By, page: Params<PageQuery>) -> Result<Response, Problem> {
+async fn tree(
+    State(state): State<ProjectState>,
+    By(caller): By,
+    page: Params<PageQuery>,
+) -> Result<Response, Problem> {
     let wanted = page.read()?.wanted()?;
-    json(&state.read(&caller, PACK, move |project| view::tree(project, &wanted)).await?)
+    json(
+        &state
+            .read(&caller, PACK, move |project| view::tree(project, &wanted))
+            .await?,
+    )
 }
 
 /// How the colours are written.
@@ -76,7 +92,8 @@ struct ColourQuery {
     format: Option<String>,
 }
 
-/// Returns the colours of the folders, as JSON, CSS or TypeScript. A colour names a folder; it is not its health.
+/// Returns the colours of the folders, as JSON, CSS or TypeScript. A colour names a folder; it is
+/// not its health.
 #[utoipa::path(get, path = "/api/v1/project/colours", tag = "project", operation_id = "project_colours",
     params(ColourQuery),
     responses((status = 200, description = "The colours", content_type = "*/*", body = String), Problems))]
@@ -86,11 +103,19 @@ async fn colours(By(caller): By, query: Params<ColourQuery>) -> Result<Response,
         "json" => ("application/json", colours_json()),
         "css" => ("text/css; charset=utf-8", colours_css()),
         "ts" => ("text/plain; charset=utf-8", colours_ts()),
-        _ => return Err(Problem::new(Code::InvalidInput, "format is json, css or ts")),
+        _ => {
+            return Err(Problem::new(
+                Code::InvalidInput,
+                "format is json, css or ts",
+            ));
+        }
     };
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(kind)),
-        (CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600")),
+        (
+            CACHE_CONTROL,
+            HeaderValue::from_static("private, max-age=3600"),
+        ),
         NOSNIFF,
     ];
     Ok((headers, text).into_response())

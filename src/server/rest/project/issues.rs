@@ -23,7 +23,9 @@ use crate::rest::request::{Params, PathValues};
 const CHANGES: usize = 50;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list)).routes(routes!(show))
+    OpenApiRouter::default()
+        .routes(routes!(list))
+        .routes(routes!(show))
 }
 
 /// Which issues.
@@ -61,14 +63,21 @@ async fn list(
     let query = query.read()?;
     let scope = match query.scope.filter(|scope| !scope.is_empty()) {
         None => Scope::Open,
-        Some(scope) => serde_json::from_value(Value::String(scope))
-            .map_err(|_| Problem::new(Code::InvalidInput, "scope is open, mine, ready, done or all"))?,
+        Some(scope) => serde_json::from_value(Value::String(scope)).map_err(|_| {
+            Problem::new(
+                Code::InvalidInput,
+                "scope is open, mine, ready, done or all",
+            )
+        })?,
     };
     let wanted = wanted(query.limit, query.after)?;
     let read = state.read(&caller, "forge.issue_list", move |project| {
         let listed = project.issues().list(scope)?;
         let issues = Part::of(listed.issues, &wanted, |item| item.issue.linear_id.clone())?;
-        Ok(IssueList { counts: listed.counts, issues })
+        Ok(IssueList {
+            counts: listed.counts,
+            issues,
+        })
     });
     json(&read.await?)
 }
@@ -86,12 +95,20 @@ pub(super) struct IssueView {
 #[utoipa::path(get, path = "/api/v1/project/issues/{issue}", tag = "project", operation_id = "project_issue",
     params(("issue" = String, Path, description = "The key of the issue, or an earlier one")),
     responses((status = 200, description = "The issue", body = ref("#/components/schemas/ProjectIssue")), Problems))]
-async fn show(State(state): State<ProjectState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
+async fn show(
+    State(state): State<ProjectState>,
+    By(caller): By,
+    path: PathValues,
+) -> Result<Response, Problem> {
     let key = path.value("issue").to_owned();
     let read = state.read(&caller, "forge.issue_show", move |project| {
         let shown = project.issues().show(&key)?;
         let key = shown.item.issue.stem();
-        let files = [format!("{ISSUES}/{key}.json"), format!("{HISTORY}/{key}.md"), format!("{COMMENTS}/{key}")];
+        let files = [
+            format!("{ISSUES}/{key}.json"),
+            format!("{HISTORY}/{key}.md"),
+            format!("{COMMENTS}/{key}"),
+        ];
         let files: Vec<&str> = files.iter().map(String::as_str).collect();
         // Without git, no commit is known.
         let changes = view::revisions(project, &files, CHANGES).unwrap_or_default();

@@ -57,12 +57,20 @@ async fn list(
     let kinds = match query.kind.filter(|kind| !kind.is_empty()) {
         None => Vec::new(),
         Some(kind) => vec![
-            serde_json::from_value::<Kind>(Value::String(kind))
-                .map_err(|_| Problem::new(Code::InvalidInput, "kind is successful, failed, decision or invariant"))?,
+            serde_json::from_value::<Kind>(Value::String(kind)).map_err(|_| {
+                Problem::new(
+                    Code::InvalidInput,
+                    "kind is successful, failed, decision or invariant",
+                )
+            })?,
         ],
     };
-    let search =
-        Search { query: query.q.unwrap_or_default(), kinds, superseded: query.superseded, ..Search::default() };
+    let search = Search {
+        query: query.q.unwrap_or_default(),
+        kinds,
+        superseded: query.superseded,
+        ..Search::default()
+    };
     let as_of = query.as_of.filter(|name| !name.is_empty());
     let wanted = wanted(query.limit, query.after)?;
     let read = state.read(&caller, "forge.knowledge_search", move |project| {

@@ -1,4 +1,5 @@
-//! Health of the project, measured once for all who look at the same time: it starts several processes of git.
+//! Health of the project, measured once for all who look at the same time: it starts several
+//! processes of git.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,11 +30,18 @@ impl Measured {
     pub(super) fn of(&self, project: &Project, watch: &ProjectWatch) -> Arc<Health> {
         let mut latest = self.0.lock();
         let seen = watch.look();
-        if let Some(known) = latest.as_ref().filter(|known| known.at.elapsed() < SHARED && known.seen == seen) {
+        if let Some(known) = latest
+            .as_ref()
+            .filter(|known| known.at.elapsed() < SHARED && known.seen == seen)
+        {
             return Arc::clone(&known.health);
         }
         let (at, health) = (Instant::now(), Arc::new(measure(project)));
-        *latest = Some(Latest { at, seen, health: Arc::clone(&health) });
+        *latest = Some(Latest {
+            at,
+            seen,
+            health: Arc::clone(&health),
+        });
         health
     }
 
@@ -56,7 +64,10 @@ mod tests {
         let watch = ProjectWatch::new(Arc::new(fixture.settings.clone()));
         let (measured, project) = (Measured::default(), &fixture.project);
         let first = measured.of(project, &watch);
-        let comment = NewComment { text: "x".to_owned(), by: None };
+        let comment = NewComment {
+            text: "x".to_owned(),
+            by: None,
+        };
         project.issues().comment("LOCAL-1", &comment).unwrap();
         let second = measured.of(project, &watch);
         assert!(!Arc::ptr_eq(&first, &second), "the journal has changed");

@@ -1,8 +1,8 @@
 //! Routes of a project: the memory in its `.forge/`, and the changes that people make on a page.
 //!
-//! They call the same functions as `helmdeck forge`, so items have the JSON of the command line. A caller may read what
-//! the pack of the same name would return to it. Reading writes nothing, also not the lease of a session. No route runs
-//! a program of the project.
+//! They call the same functions as `helmdeck forge`, so items have the JSON of the command line. A
+//! caller may read what the pack of the same name would return to it. Reading writes nothing, also
+//! not the lease of a session. No route runs a program of the project.
 
 mod artifacts;
 mod change;
@@ -57,7 +57,8 @@ pub struct ProjectSettings {
     pub environment: ProjectEnvironment,
 }
 
-/// Work on a project. Boxed: the program has what runs it once for each type of answer, not for each route.
+/// Work on a project. Boxed: the program has what runs it once for each type of answer, not for
+/// each route.
 type ProjectWork<T> = Box<dyn FnOnce(&Project) -> helmdeck_forge::Result<T> + Send>;
 
 /// State for the routes of a project.
@@ -89,10 +90,17 @@ impl ProjectState {
     pub(crate) fn new(settings: ProjectSettings, limits: RequestLimits) -> Self {
         let settings = Arc::new(settings);
         let watch = ProjectWatch::new(Arc::clone(&settings));
-        Self { settings, limits, readers: Arc::new(Semaphore::new(READERS)), watch, measured: Measured::default() }
+        Self {
+            settings,
+            limits,
+            readers: Arc::new(Semaphore::new(READERS)),
+            watch,
+            measured: Measured::default(),
+        }
     }
 
-    /// Follows changes of the project, if the caller may see its health. The number grows with each change.
+    /// Follows changes of the project, if the caller may see its health. The number grows with each
+    /// change.
     pub(crate) fn follow(&self, caller: &Caller) -> Result<channel::Receiver<u64>, Problem> {
         check(caller, health::PACK)?;
         Ok(self.watch.follow())
@@ -117,8 +125,12 @@ impl ProjectState {
         check(caller, pack)?;
         let (settings, caller) = (Arc::clone(&self.settings), caller.clone());
         self.blocking(move || {
-            let environment = ProjectEnvironment { links: None, ..environment(&settings, &caller.identity) };
-            let project = opened(&settings, |root| Project::open_anyway(root, environment))?.reading();
+            let environment = ProjectEnvironment {
+                links: None,
+                ..environment(&settings, &caller.identity)
+            };
+            let project =
+                opened(&settings, |root| Project::open_anyway(root, environment))?.reading();
             Ok(work(&project).map_err(|error| Error::from(&error))?)
         })
         .await
@@ -141,11 +153,17 @@ impl ProjectState {
         work: ProjectWork<T>,
     ) -> Result<T, Problem> {
         check(caller, pack)?;
-        let (settings, caller, measured) = (Arc::clone(&self.settings), caller.clone(), self.measured.clone());
+        let (settings, caller, measured) = (
+            Arc::clone(&self.settings),
+            caller.clone(),
+            self.measured.clone(),
+        );
         self.blocking(move || {
             let environment = environment(&settings, &caller.identity);
             let project = opened(&settings, |root| Project::open(root, environment))?;
-            let done = Sessions::new(&project).check_not_over().and_then(|()| work(&project));
+            let done = Sessions::new(&project)
+                .check_not_over()
+                .and_then(|()| work(&project));
             measured.forget();
             Ok(done.map_err(|error| Error::from(&error))?)
         })
@@ -158,11 +176,15 @@ impl ProjectState {
         work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let (reply, mut answer) = oneshot::channel();
-        self.blocking_task(Box::new(move || drop(reply.send(work())))).await?;
-        answer.try_recv().map_err(|_| Problem::new(Code::Internal, "reading the project gave no answer"))?
+        self.blocking_task(Box::new(move || drop(reply.send(work()))))
+            .await?;
+        answer
+            .try_recv()
+            .map_err(|_| Problem::new(Code::Internal, "reading the project gave no answer"))?
     }
 
-    /// As [`Self::blocking`], without a type of the answer: the program has this once, and not for each route.
+    /// As [`Self::blocking`], without a type of the answer: the program has this once, and not for
+    /// each route.
     async fn blocking_task(&self, work: Box<dyn FnOnce() + Send>) -> Result<(), Problem> {
         let readers = Arc::clone(&self.readers);
         let done = async {
@@ -172,7 +194,8 @@ impl ProjectState {
                 let _permit = permit;
                 work();
             });
-            let failed = |error| Error::new(Code::Internal, "reading the project failed").with_source(error);
+            let failed =
+                |error| Error::new(Code::Internal, "reading the project failed").with_source(error);
             Ok(task.await.map_err(failed)?)
         };
         self.limits.in_time(done).await?
@@ -184,19 +207,27 @@ fn check(caller: &Caller, pack: &str) -> Result<(), Problem> {
     let name = PackName::new(pack).map_err(|error| Error::new(Code::Internal, error))?;
     need_run(caller, &name)?;
     if caller.identity.is_anonymous() {
-        return Err(Problem::new(Code::Unauthenticated, "the memory of a project is for known callers only"));
+        return Err(Problem::new(
+            Code::Unauthenticated,
+            "the memory of a project is for known callers only",
+        ));
     }
     Ok(())
 }
 
-/// Returns the environment of the project for a caller: other callers than the local one act under their own name.
+/// Returns the environment of the project for a caller: other callers than the local one act under
+/// their own name.
 fn environment(settings: &ProjectSettings, caller: &Identity) -> ProjectEnvironment {
     let local = Identity::local();
     let base = settings.environment.clone();
     if (caller.tenant(), caller.user()) == (local.tenant(), local.user()) {
         return base;
     }
-    ProjectEnvironment { agent: caller.user().to_owned(), session: None, ..base }
+    ProjectEnvironment {
+        agent: caller.user().to_owned(),
+        session: None,
+        ..base
+    }
 }
 
 /// Opens the project of the settings.
@@ -238,5 +269,8 @@ impl PageQuery {
 }
 
 fn wanted(limit: Option<usize>, after: Option<String>) -> Result<Wanted, Problem> {
-    Ok(Wanted { after: after.filter(|after| !after.is_empty()), limit: page_size(limit)? })
+    Ok(Wanted {
+        after: after.filter(|after| !after.is_empty()),
+        limit: page_size(limit)?,
+    })
 }

@@ -29,7 +29,8 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(events))
 }
 
-/// Lists the work sessions of the work tree as `helmdeck forge status` does. It renews none of them.
+/// Lists the work sessions of the work tree as `helmdeck forge status` does. It renews none of
+/// them.
 #[utoipa::path(get, path = "/api/v1/project/sessions", tag = "project", operation_id = "project_sessions",
     responses((status = 200, description = "The sessions", body = ref("#/components/schemas/ProjectSessions")), Problems))]
 async fn list(State(state): State<ProjectState>, By(caller): By) -> Result<Response, Problem> {
@@ -41,7 +42,8 @@ async fn list(State(state): State<ProjectState>, By(caller): By) -> Result<Respo
     answer(&read.await?)
 }
 
-/// Returns the progress of the current session, and the sessions whose progress is archived, newest first.
+/// Returns the progress of the current session, and the sessions whose progress is archived, newest
+/// first.
 #[utoipa::path(get, path = "/api/v1/project/progress", tag = "project", operation_id = "project_progress",
     params(PageQuery),
     responses((status = 200, description = "The progress", body = ref("#/components/schemas/ProjectProgress")), Problems))]
@@ -51,18 +53,37 @@ async fn progress(
     page: Params<PageQuery>,
 ) -> Result<Response, Problem> {
     let wanted = page.read()?.wanted()?;
-    answer(&state.read(&caller, PACK, move |project| view::progress(project, &wanted)).await?)
+    answer(
+        &state
+            .read(&caller, PACK, move |project| {
+                view::progress(project, &wanted)
+            })
+            .await?,
+    )
 }
 
 /// Returns the archived progress of a session.
 #[utoipa::path(get, path = "/api/v1/project/progress/{session}", tag = "project", operation_id = "project_progress_of",
     params(("session" = String, Path, description = "The name of the session")),
     responses((status = 200, description = "The progress", body = ref("#/components/schemas/ProjectLog")), Problems))]
-async fn progress_of(State(state): State<ProjectState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
+async fn progress_of(
+    State(state): State<ProjectState>,
+    By(caller): By,
+    path: PathValues,
+) -> Result<Response, Problem> {
     let session = path.value("session").to_owned();
     let name = session.clone();
-    let log = state.read(&caller, PACK, move |project| view::progress_of(project, &session)).await?;
-    answer(&log.ok_or_else(|| Problem::new(Code::NotFound, format!("no progress of {name:?} is archived")))?)
+    let log = state
+        .read(&caller, PACK, move |project| {
+            view::progress_of(project, &session)
+        })
+        .await?;
+    answer(&log.ok_or_else(|| {
+        Problem::new(
+            Code::NotFound,
+            format!("no progress of {name:?} is archived"),
+        )
+    })?)
 }
 
 /// Which events.
@@ -92,7 +113,8 @@ pub(super) struct EventTail {
     seq: u64,
 }
 
-/// Returns the newest events of the journal, oldest first. With `after`, those that follow a sequence number.
+/// Returns the newest events of the journal, oldest first. With `after`, those that follow a
+/// sequence number.
 #[utoipa::path(get, path = "/api/v1/project/events", tag = "project", operation_id = "project_events",
     params(EventQuery),
     responses((status = 200, description = "The events", body = ref("#/components/schemas/ProjectEvents")), Problems))]
@@ -105,8 +127,9 @@ async fn events(
     let about = match query.about.filter(|about| !about.is_empty()) {
         None => Vec::new(),
         Some(word) => vec![
-            serde_json::from_value::<Subject>(Value::String(word))
-                .map_err(|_| Problem::new(Code::InvalidInput, "about is a subject that events have"))?,
+            serde_json::from_value::<Subject>(Value::String(word)).map_err(|_| {
+                Problem::new(Code::InvalidInput, "about is a subject that events have")
+            })?,
         ],
     };
     let replay = Replay {
@@ -118,7 +141,12 @@ async fn events(
     };
     let read = state.read(&caller, PACK, move |project| {
         let replayed = Events::new(project).replay(&replay)?;
-        let seq = replayed.events.iter().map(|event| event.seq).max().unwrap_or(replay.after);
+        let seq = replayed
+            .events
+            .iter()
+            .map(|event| event.seq)
+            .max()
+            .unwrap_or(replay.after);
         Ok(EventTail { replayed, seq })
     });
     answer(&read.await?)

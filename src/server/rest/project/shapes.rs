@@ -18,7 +18,9 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::change::{Closing, CommentText, Condition, FeatureStatus, IssueEdit, Replacement, Resolution};
+use super::change::{
+    Closing, CommentText, Condition, FeatureStatus, IssueEdit, Replacement, Resolution,
+};
 use super::features::FeatureList;
 use super::issues::{IssueList, IssueView};
 use super::recovery::{Acknowledgement, RecoveryView};
@@ -35,19 +37,26 @@ fn sent<T: JsonSchema>() -> Value {
 }
 
 fn made<T: JsonSchema>(settings: SchemaSettings) -> Value {
-    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    let mut schema = settings
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value();
     if let Some(schema) = schema.as_object_mut() {
         schema.remove("$schema");
     }
     schema
 }
 
-/// Returns the schema of an object with these members, whose other schemas are definitions of their own.
+/// Returns the schema of an object with these members, whose other schemas are definitions of their
+/// own.
 fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
     let mut definitions = serde_json::Map::new();
     let mut properties = serde_json::Map::new();
     for (name, mut schema) in members {
-        if let Some(Value::Object(own)) = schema.as_object_mut().and_then(|schema| schema.remove("$defs")) {
+        if let Some(Value::Object(own)) = schema
+            .as_object_mut()
+            .and_then(|schema| schema.remove("$defs"))
+        {
             definitions.extend(own);
         }
         properties.insert(name.to_owned(), schema);
@@ -57,7 +66,10 @@ fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
 
 /// Returns the schema of an object with a list of these items.
 fn list_of(name: &str, mut schema: Value) -> Value {
-    let definitions = schema.as_object_mut().and_then(|schema| schema.remove("$defs")).unwrap_or_else(|| json!({}));
+    let definitions = schema
+        .as_object_mut()
+        .and_then(|schema| schema.remove("$defs"))
+        .unwrap_or_else(|| json!({}));
     let list = json!({ "type": "array", "items": schema });
     json!({ "type": "object", "properties": { name: list }, "$defs": definitions })
 }

@@ -18,17 +18,26 @@ use crate::rest::reply::{Problems, json as answer};
 use crate::rest::request::{Params, PathValues};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list)).routes(routes!(show)).routes(routes!(matches))
+    OpenApiRouter::default()
+        .routes(routes!(list))
+        .routes(routes!(show))
+        .routes(routes!(matches))
 }
 
 /// Lists the skills by name, invalid ones with the reasons.
 #[utoipa::path(get, path = "/api/v1/project/skills", tag = "project", operation_id = "project_skills",
     params(PageQuery),
     responses((status = 200, description = "The skills", body = ref("#/components/schemas/ProjectSkills")), Problems))]
-async fn list(State(state): State<ProjectState>, By(caller): By, page: Params<PageQuery>) -> Result<Response, Problem> {
+async fn list(
+    State(state): State<ProjectState>,
+    By(caller): By,
+    page: Params<PageQuery>,
+) -> Result<Response, Problem> {
     let wanted = page.read()?.wanted()?;
     let read = state.read(&caller, "forge.skill", move |project| {
-        Part::of(Skills::new(project).list()?, &wanted, |skill| skill.name.clone())
+        Part::of(Skills::new(project).list()?, &wanted, |skill| {
+            skill.name.clone()
+        })
     });
     answer(&read.await?)
 }
@@ -37,9 +46,19 @@ async fn list(State(state): State<ProjectState>, By(caller): By, page: Params<Pa
 #[utoipa::path(get, path = "/api/v1/project/skills/{name}", tag = "project", operation_id = "project_skill",
     params(("name" = String, Path, description = "The name of the skill")),
     responses((status = 200, description = "The skill", body = ref("#/components/schemas/ProjectSkill")), Problems))]
-async fn show(State(state): State<ProjectState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
+async fn show(
+    State(state): State<ProjectState>,
+    By(caller): By,
+    path: PathValues,
+) -> Result<Response, Problem> {
     let name = path.value("name").to_owned();
-    answer(&state.read(&caller, "forge.skill", move |project| Skills::new(project).show(&name)).await?)
+    answer(
+        &state
+            .read(&caller, "forge.skill", move |project| {
+                Skills::new(project).show(&name)
+            })
+            .await?,
+    )
 }
 
 /// What the triggers are tested with.
@@ -71,8 +90,22 @@ async fn matches(
     query: Params<MatchQuery>,
 ) -> Result<Response, Problem> {
     let asked = query.read()?;
-    let list = |text: &str| text.split(',').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned).collect();
-    let query = Query { files: list(&asked.files), labels: list(&asked.labels), task: asked.task };
-    let found = state.read(&caller, "forge.skill", move |project| Skills::new(project).matching(&query)).await?;
+    let list = |text: &str| {
+        text.split(',')
+            .map(str::trim)
+            .filter(|one| !one.is_empty())
+            .map(str::to_owned)
+            .collect()
+    };
+    let query = Query {
+        files: list(&asked.files),
+        labels: list(&asked.labels),
+        task: asked.task,
+    };
+    let found = state
+        .read(&caller, "forge.skill", move |project| {
+            Skills::new(project).matching(&query)
+        })
+        .await?;
     answer(&json!({ "matches": found }))
 }

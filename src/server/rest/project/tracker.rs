@@ -17,7 +17,9 @@ use crate::rest::reply::{Problems, json as answer};
 const PACK: &str = "forge.issue_list";
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(status)).routes(routes!(outbox))
+    OpenApiRouter::default()
+        .routes(routes!(status))
+        .routes(routes!(outbox))
 }
 
 /// Shows the sync with the issue tracker: when it was read last, what waits, failed or conflicts.

@@ -1,4 +1,5 @@
-//! Watches the project for those who follow it: one task for all of them, and none while nobody does.
+//! Watches the project for those who follow it: one task for all of them, and none while nobody
+//! does.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,7 +85,9 @@ impl Watched {
 
     async fn look(self: &Arc<Self>) -> Seen {
         let watched = Arc::clone(self);
-        tokio::task::spawn_blocking(move || watched.look_now()).await.unwrap_or_default()
+        tokio::task::spawn_blocking(move || watched.look_now())
+            .await
+            .unwrap_or_default()
     }
 
     fn look_now(&self) -> Seen {
@@ -95,19 +98,29 @@ impl Watched {
         self.paths().iter().map(about).collect()
     }
 
-    /// Returns the files that every change touches: the journal, and what git writes for a commit or a checkout.
+    /// Returns the files that every change touches: the journal, and what git writes for a commit
+    /// or a checkout.
     fn paths(&self) -> &[PathBuf] {
         if let Some(paths) = self.paths.get() {
             return paths;
         }
-        let Some(root) = &self.settings.root else { return &[] };
-        let Ok(Some(project)) = Project::open_anyway(root, self.settings.environment.clone()) else {
+        let Some(root) = &self.settings.root else {
             return &[];
         };
-        let mut paths: Vec<PathBuf> =
-            [JOURNAL, PAUSED, HEALTH].into_iter().map(|path| project.root().join(path)).collect();
+        let Ok(Some(project)) = Project::open_anyway(root, self.settings.environment.clone())
+        else {
+            return &[];
+        };
+        let mut paths: Vec<PathBuf> = [JOURNAL, PAUSED, HEALTH]
+            .into_iter()
+            .map(|path| project.root().join(path))
+            .collect();
         if let Ok(git) = project.git() {
-            paths.extend(["HEAD", "index", "logs/HEAD"].into_iter().map(|path| git.git_dir().join(path)));
+            paths.extend(
+                ["HEAD", "index", "logs/HEAD"]
+                    .into_iter()
+                    .map(|path| git.git_dir().join(path)),
+            );
         }
         self.paths.get_or_init(|| paths)
     }
@@ -128,15 +141,30 @@ mod tests {
         let mut follower = watch.follow();
         let quiet = tokio::time::timeout(LOOK * 5, follower.changed()).await;
         assert!(quiet.is_err(), "nothing has changed");
-        let comment = NewComment { text: "x".to_owned(), by: None };
-        fixture.project.issues().comment("LOCAL-1", &comment).unwrap();
-        tokio::time::timeout(LOOK * 5, follower.changed()).await.unwrap().unwrap();
+        let comment = NewComment {
+            text: "x".to_owned(),
+            by: None,
+        };
+        fixture
+            .project
+            .issues()
+            .comment("LOCAL-1", &comment)
+            .unwrap();
+        tokio::time::timeout(LOOK * 5, follower.changed())
+            .await
+            .unwrap()
+            .unwrap();
         drop(follower);
         tokio::time::sleep(LOOK * 2).await;
         assert!(!watch.runs());
         let mut again = watch.follow();
         tokio::time::sleep(LOOK * 2).await;
         std::fs::write(fixture.path().join(".git/index"), "").unwrap();
-        assert!(watch.runs() && tokio::time::timeout(LOOK * 5, again.changed()).await.is_ok());
+        assert!(
+            watch.runs()
+                && tokio::time::timeout(LOOK * 5, again.changed())
+                    .await
+                    .is_ok()
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Parameters of statements with their types, so that no statement has to be prepared on the server first.
+//! Parameters of statements with their types, so that no statement has to be prepared on the server
+//! first.
 
 use tokio_postgres::types::{ToSql, Type};
 

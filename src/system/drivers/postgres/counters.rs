@@ -1,6 +1,7 @@
 //! Counters and statistics.
 //!
-//! Rows of one statement are summed and sorted first: a row can be changed once, and replicas lock rows in one order.
+//! Rows of one statement are summed and sorted first: a row can be changed once, and replicas lock
+//! rows in one order.
 
 use async_trait::async_trait;
 use helmdeck_core::numbers::{signed, unsigned};
@@ -30,8 +31,15 @@ impl CounterRows for Postgres {
     async fn add_counters(&self, counters: Vec<Counter>) -> Result<()> {
         let packs: Vec<&str> = counters.iter().map(|counter| &*counter.pack).collect();
         let names: Vec<&str> = counters.iter().map(|counter| &*counter.name).collect();
-        let values: Vec<i64> = counters.iter().map(|counter| signed(counter.value)).collect();
-        on_server!(self, WRITE_ONCE, |db| { Ok(db.execute_typed(ADD_COUNTERS, args![packs, names, values]).await?) })?;
+        let values: Vec<i64> = counters
+            .iter()
+            .map(|counter| signed(counter.value))
+            .collect();
+        on_server!(self, WRITE_ONCE, |db| {
+            Ok(db
+                .execute_typed(ADD_COUNTERS, args![packs, names, values])
+                .await?)
+        })?;
         Ok(())
     }
 
@@ -40,7 +48,11 @@ impl CounterRows for Postgres {
             let all = "SELECT pack, name, value FROM system_counters ORDER BY pack, name";
             let rows = db.query_typed(all, &[]).await?;
             let counter = |row: &tokio_postgres::Row| {
-                Ok(Counter { pack: row.try_get(0)?, name: row.try_get(1)?, value: unsigned(row.try_get(2)?) })
+                Ok(Counter {
+                    pack: row.try_get(0)?,
+                    name: row.try_get(1)?,
+                    value: unsigned(row.try_get(2)?),
+                })
             };
             rows.iter().map(counter).collect()
         })?;
@@ -56,14 +68,20 @@ impl StatisticRows for Postgres {
         let packs: Vec<&str> = rows.iter().map(|row| &*row.pack).collect();
         let names: Vec<&str> = rows.iter().map(|row| &*row.name).collect();
         let values: Vec<i64> = rows.iter().map(|row| signed(row.value)).collect();
-        let (lengths, firsts): (Vec<i64>, Vec<i64>) =
-            oldest.into_iter().map(|(seconds, slot)| (i64::from(seconds), slot)).unzip();
+        let (lengths, firsts): (Vec<i64>, Vec<i64>) = oldest
+            .into_iter()
+            .map(|(seconds, slot)| (i64::from(seconds), slot))
+            .unzip();
         on_server!(self, CHANGE, |db| {
             let transaction = db.transaction().await?;
-            transaction.execute_typed(ADD_STATISTICS, args![seconds, slots, packs, names, values]).await?;
+            transaction
+                .execute_typed(ADD_STATISTICS, args![seconds, slots, packs, names, values])
+                .await?;
             let old = "DELETE FROM system_statistics s USING unnest($1::bigint[], $2::bigint[]) AS o (seconds, slot)
                        WHERE s.seconds = o.seconds AND s.slot < o.slot";
-            transaction.execute_typed(old, args![lengths, firsts]).await?;
+            transaction
+                .execute_typed(old, args![lengths, firsts])
+                .await?;
             Ok(transaction.commit().await?)
         })?;
         Ok(())
@@ -71,8 +89,7 @@ impl StatisticRows for Postgres {
 
     async fn statistics(&self) -> Result<Vec<Statistic>> {
         let found = on_server!(self, READ, |db| {
-            let all =
-                "SELECT seconds, slot, pack, name, value FROM system_statistics ORDER BY seconds, slot, pack, name";
+            let all = "SELECT seconds, slot, pack, name, value FROM system_statistics ORDER BY seconds, slot, pack, name";
             let rows = db.query_typed(all, &[]).await?;
             let statistic = |row: &tokio_postgres::Row| {
                 Ok(Statistic {

@@ -83,8 +83,8 @@ const LOST: &str = "
 SELECT EXISTS (SELECT 1 FROM system_jobs j WHERE j.ended_at IS NULL AND CASE WHEN j.owner = 'queue' THEN j.expires_at <= $1
        ELSE NOT EXISTS (SELECT 1 FROM system_replicas r WHERE r.id = j.owner AND r.expires_at > clock_timestamp()) END)";
 
-/// One replica looks for lost jobs at a time: a statement that waited for a row would judge its owner by what was there
-/// before. The number is `hd_lost`.
+/// One replica looks for lost jobs at a time: a statement that waited for a row would judge its
+/// owner by what was there before. The number is `hd_lost`.
 const LOOKING: &str = "SELECT pg_advisory_xact_lock(29383758581822324)";
 
 /// Ends leases first, so that none is renewed while its jobs end.
@@ -92,8 +92,8 @@ const END_LEASES: &str = "
 DELETE FROM system_replicas WHERE id IN
        (SELECT id FROM system_replicas WHERE expires_at <= clock_timestamp() ORDER BY id FOR UPDATE)";
 
-/// Queues the jobs of lost owners that may run again. Their last events may not have been stored, so that the revision
-/// leaves room for them.
+/// Queues the jobs of lost owners that may run again. Their last events may not have been stored,
+/// so that the revision leaves room for them.
 const QUEUE_LOST: &str = "
 UPDATE system_jobs j SET owner = 'queue', state = 'queued', started_at = NULL, percent = NULL, message = NULL,
        progress_at = NULL, attempt = attempt + 1, revision = revision + 1000, expires_at = $1
@@ -124,7 +124,10 @@ SELECT count(*) FROM asked";
 #[async_trait]
 impl JobRows for Postgres {
     async fn add_job(&self, row: JobRow, limit: u64) -> Result<bool> {
-        let limits = JobLimits { of_caller: limit, waiting: u64::MAX };
+        let limits = JobLimits {
+            of_caller: limit,
+            waiting: u64::MAX,
+        };
         let added = on_server!(self, WRITE, |db| {
             let transaction = db.transaction().await?;
             let accepted = insert(&*transaction, &row, None, limits).await?;
@@ -134,19 +137,36 @@ impl JobRows for Postgres {
         Ok(added.unwrap_or(false))
     }
 
-    async fn save_jobs(&self, owner: Arc<str>, rows: Vec<(JobRow, Option<Vec<u8>>)>) -> Result<bool> {
-        let texts = |of: fn(&JobRow) -> &str| -> Vec<&str> { rows.iter().map(|(row, _)| of(row)).collect() };
+    async fn save_jobs(
+        &self,
+        owner: Arc<str>,
+        rows: Vec<(JobRow, Option<Vec<u8>>)>,
+    ) -> Result<bool> {
+        let texts = |of: fn(&JobRow) -> &str| -> Vec<&str> {
+            rows.iter().map(|(row, _)| of(row)).collect()
+        };
         let documents = |of: fn(&JobRow) -> Option<&str>| -> Vec<Option<String>> {
-            rows.iter().map(|(row, _)| of(row).map(|document| text(document).into_owned())).collect()
+            rows.iter()
+                .map(|(row, _)| of(row).map(|document| text(document).into_owned()))
+                .collect()
         };
         let times = |of: fn(&JobRow) -> Option<Timestamp>| -> Vec<Option<i64>> {
-            rows.iter().map(|(row, _)| of(row).map(Timestamp::micros)).collect()
+            rows.iter()
+                .map(|(row, _)| of(row).map(Timestamp::micros))
+                .collect()
         };
         let revisions: Vec<i64> = rows.iter().map(|(row, _)| signed(row.revision)).collect();
         let percents: Vec<Option<f64>> = rows.iter().map(|(row, _)| row.percent).collect();
         let sealed: Vec<Option<&[u8]>> = rows.iter().map(|(_, sealed)| sealed.as_deref()).collect();
-        let (ids, states, kept) = (texts(|row| &row.id), texts(|row| &row.state), texts(|row| &row.kept));
-        let (messages, errors) = (documents(|row| row.message.as_deref()), documents(|row| row.error.as_deref()));
+        let (ids, states, kept) = (
+            texts(|row| &row.id),
+            texts(|row| &row.state),
+            texts(|row| &row.kept),
+        );
+        let (messages, errors) = (
+            documents(|row| row.message.as_deref()),
+            documents(|row| row.error.as_deref()),
+        );
         let artifacts = documents(|row| row.artifacts.as_deref());
         let (progress, started) = (times(|row| row.progress_at), times(|row| row.started_at));
         let (ended, expires) = (times(|row| row.ended_at), times(|row| Some(row.expires_at)));
@@ -155,8 +175,8 @@ impl JobRows for Postgres {
                 .query_typed_one(
                     SAVE,
                     args![
-                        &*owner, ids, states, revisions, percents, messages, progress, started, ended, expires, errors,
-                        artifacts, kept, sealed
+                        &*owner, ids, states, revisions, percents, messages, progress, started,
+                        ended, expires, errors, artifacts, kept, sealed
                     ],
                 )
                 .await?
@@ -165,16 +185,30 @@ impl JobRows for Postgres {
         Ok(saved.unwrap_or(false))
     }
 
-    async fn end_job(&self, EndedJob { row, sealed, lost_error }: EndedJob) -> Result<()> {
+    async fn end_job(
+        &self,
+        EndedJob {
+            row,
+            sealed,
+            lost_error,
+        }: EndedJob,
+    ) -> Result<()> {
         let micros = |time: Option<Timestamp>| time.map(Timestamp::micros);
-        let (started, ended, expires) = (micros(row.started_at), micros(row.ended_at), row.expires_at.micros());
-        let [error, artifacts] = [&row.error, &row.artifacts]
-            .map(|document| document.as_deref().map(|document| text(document).into_owned()));
+        let (started, ended, expires) = (
+            micros(row.started_at),
+            micros(row.ended_at),
+            row.expires_at.micros(),
+        );
+        let [error, artifacts] = [&row.error, &row.artifacts].map(|document| {
+            document
+                .as_deref()
+                .map(|document| text(document).into_owned())
+        });
         let ended = on_server!(self, READ, |db| {
             let revision = signed(row.revision);
             let values = args![
-                row.id, row.owner, row.state, revision, started, ended, expires, error, artifacts, row.kept,
-                lost_error, sealed
+                row.id, row.owner, row.state, revision, started, ended, expires, error, artifacts,
+                row.kept, lost_error, sealed
             ];
             Ok(db.query_typed_one(END, values).await.map(drop)?)
         });
@@ -182,9 +216,15 @@ impl JobRows for Postgres {
     }
 
     async fn job(&self, id: String, now: Timestamp) -> Result<Option<JobRow>> {
-        let find = format!("SELECT {COLUMNS} FROM system_jobs WHERE id = $1 AND (ended_at IS NULL OR expires_at > $2)");
+        let find = format!(
+            "SELECT {COLUMNS} FROM system_jobs WHERE id = $1 AND (ended_at IS NULL OR expires_at > $2)"
+        );
         let found = on_server!(self, READ, |db| {
-            db.query_typed_opt(&find, args![id, now.micros()]).await?.as_ref().map(job).transpose()
+            db.query_typed_opt(&find, args![id, now.micros()])
+                .await?
+                .as_ref()
+                .map(job)
+                .transpose()
         })?;
         Ok(found.flatten())
     }
@@ -203,29 +243,52 @@ impl JobRows for Postgres {
     async fn gone_jobs(&self, ids: Vec<String>) -> Result<Vec<String>> {
         let gone = "SELECT id FROM unnest($1::text[]) AS asked (id)
                     WHERE NOT EXISTS (SELECT 1 FROM system_jobs j WHERE j.id = asked.id)";
-        let found = on_server!(self, READ, |db| { strings(&db.query_typed(gone, args![ids]).await?) })?;
+        let found = on_server!(self, READ, |db| {
+            strings(&db.query_typed(gone, args![ids]).await?)
+        })?;
         // Without tables there is no row.
         Ok(found.unwrap_or(ids))
     }
 
     async fn jobs(&self, filter: JobFilter, limit: usize, now: Timestamp) -> Result<Vec<JobRow>> {
-        let whose = if filter.caller.is_some() { OF_CALLER } else { OF_ALL };
+        let whose = if filter.caller.is_some() {
+            OF_CALLER
+        } else {
+            OF_ALL
+        };
         let list = format!("SELECT {COLUMNS} FROM system_jobs {whose} {LIST}");
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let (tenant, subject) = filter.caller.unzip();
         let found = on_server!(self, READ, |db| {
-            db.query_typed(&list, args![tenant, subject, now.micros(), filter.state, filter.before, limit])
-                .await?
-                .iter()
-                .map(job)
-                .collect()
+            db.query_typed(
+                &list,
+                args![
+                    tenant,
+                    subject,
+                    now.micros(),
+                    filter.state,
+                    filter.before,
+                    limit
+                ],
+            )
+            .await?
+            .iter()
+            .map(job)
+            .collect()
         })?;
         Ok(found.unwrap_or_default())
     }
 
-    async fn ask_to_cancel_job(&self, id: String, now: Timestamp, expires_at: Timestamp) -> Result<bool> {
+    async fn ask_to_cancel_job(
+        &self,
+        id: String,
+        now: Timestamp,
+        expires_at: Timestamp,
+    ) -> Result<bool> {
         let asked = on_server!(self, READ, |db| {
-            let row = db.query_typed_one(CANCEL, args![id, now.micros(), expires_at.micros()]).await?;
+            let row = db
+                .query_typed_one(CANCEL, args![id, now.micros(), expires_at.micros()])
+                .await?;
             Ok(row.try_get::<_, i64>(0)?)
         })?;
         Ok(asked.unwrap_or(0) > 0)
@@ -233,22 +296,40 @@ impl JobRows for Postgres {
 
     async fn jobs_to_cancel(&self, owner: String) -> Result<Vec<String>> {
         let all = "SELECT id FROM system_jobs WHERE owner = $1 AND ended_at IS NULL AND cancel";
-        let found = on_server!(self, READ, |db| { strings(&db.query_typed(all, args![owner]).await?) })?;
+        let found = on_server!(self, READ, |db| {
+            strings(&db.query_typed(all, args![owner]).await?)
+        })?;
         Ok(found.unwrap_or_default())
     }
 
-    async fn end_lost_jobs(&self, errors: LostErrors, now: Timestamp, expires_at: Timestamp) -> Result<LostJobs> {
+    async fn end_lost_jobs(
+        &self,
+        errors: LostErrors,
+        now: Timestamp,
+        expires_at: Timestamp,
+    ) -> Result<LostJobs> {
         let ended = on_server!(self, READ, |db| {
-            if !db.query_typed_one(LOST, args![now.micros()]).await?.try_get::<_, bool>(0)? {
+            if !db
+                .query_typed_one(LOST, args![now.micros()])
+                .await?
+                .try_get::<_, bool>(0)?
+            {
                 return Ok(LostJobs::default());
             }
             let transaction = db.transaction().await?;
             transaction.query_typed(LOOKING, &[]).await?;
             transaction.execute_typed(END_LEASES, &[]).await?;
-            let queued = transaction.execute_typed(QUEUE_LOST, args![expires_at.micros()]).await?;
+            let queued = transaction
+                .execute_typed(QUEUE_LOST, args![expires_at.micros()])
+                .await?;
             let mut failed = 0;
-            for (sql, error) in [(END_LOST, &errors.stopped), (END_UNCLAIMED, &errors.unclaimed)] {
-                failed += transaction.execute_typed(sql, args![error, now.micros(), expires_at.micros()]).await?;
+            for (sql, error) in [
+                (END_LOST, &errors.stopped),
+                (END_UNCLAIMED, &errors.unclaimed),
+            ] {
+                failed += transaction
+                    .execute_typed(sql, args![error, now.micros(), expires_at.micros()])
+                    .await?;
             }
             if failed > 0 {
                 transaction.execute_typed(DELETE_CALLS, &[]).await?;
@@ -260,7 +341,8 @@ impl JobRows for Postgres {
     }
 
     async fn forget_ended_jobs(&self, tenant: String, subject: String) -> Result<(u64, u64)> {
-        let forget = "DELETE FROM system_jobs WHERE tenant = $1 AND subject = $2 AND ended_at IS NOT NULL";
+        let forget =
+            "DELETE FROM system_jobs WHERE tenant = $1 AND subject = $2 AND ended_at IS NOT NULL";
         let forgotten = on_server!(self, READ, |db| {
             let gone = db.execute_typed(forget, args![tenant, subject]).await?;
             let count = "SELECT count(*) FROM system_jobs WHERE tenant = $1 AND subject = $2";
@@ -271,8 +353,8 @@ impl JobRows for Postgres {
     }
 }
 
-/// Writes a new job, unless there are too many, and its call if any replica may run it. A job that is there already was
-/// written by an earlier try whose answer was lost.
+/// Writes a new job, unless there are too many, and its call if any replica may run it. A job that
+/// is there already was written by an earlier try whose answer was lost.
 ///
 /// A job without a call needs a live owner. The transaction must be given up if it has none.
 pub(super) async fn insert(
@@ -282,8 +364,11 @@ pub(super) async fn insert(
     limits: JobLimits,
 ) -> Outcome<Accepted> {
     // Of the adds of one caller on all replicas, one counts at a time.
-    db.query_typed(CALLERS, args![row.tenant, row.subject]).await?;
-    let counts = db.query_typed_one(COUNT, args![row.tenant, row.subject]).await?;
+    db.query_typed(CALLERS, args![row.tenant, row.subject])
+        .await?;
+    let counts = db
+        .query_typed_one(COUNT, args![row.tenant, row.subject])
+        .await?;
     let (all, live): (i64, i64) = (counts.try_get(0)?, counts.try_get(1)?);
     let limit = signed(limits.of_caller);
     let is_there = async || -> Outcome<bool> {
@@ -291,16 +376,25 @@ pub(super) async fn insert(
         Ok(db.query_typed_one(find, args![row.id]).await?.try_get(0)?)
     };
     if live >= limit {
-        return Ok(if is_there().await? { Accepted::Added } else { Accepted::CallerFull });
+        return Ok(if is_there().await? {
+            Accepted::Added
+        } else {
+            Accepted::CallerFull
+        });
     }
     if call.is_some() {
         let waiting: i64 = db.query_typed_one(WAITING, &[]).await?.try_get(0)?;
         if waiting >= signed(limits.waiting) {
-            return Ok(if is_there().await? { Accepted::Added } else { Accepted::QueueFull });
+            return Ok(if is_there().await? {
+                Accepted::Added
+            } else {
+                Accepted::QueueFull
+            });
         }
     }
     if all >= limit {
-        db.execute_typed(MAKE_ROOM, args![row.tenant, row.subject, all + 1 - limit]).await?;
+        db.execute_typed(MAKE_ROOM, args![row.tenant, row.subject, all + 1 - limit])
+            .await?;
     }
     let insert = format!(
         "INSERT INTO system_jobs ({COLUMNS}, label)
@@ -309,8 +403,14 @@ pub(super) async fn insert(
          ON CONFLICT (id) DO NOTHING"
     );
     let owner = if call.is_some() { "queue" } else { &row.owner };
-    let (started_at, ended_at) = (row.started_at.map(Timestamp::micros), row.ended_at.map(Timestamp::micros));
-    let (due_at, label) = (row.due_at.map(Timestamp::micros), call.map(|call| &call.label));
+    let (started_at, ended_at) = (
+        row.started_at.map(Timestamp::micros),
+        row.ended_at.map(Timestamp::micros),
+    );
+    let (due_at, label) = (
+        row.due_at.map(Timestamp::micros),
+        call.map(|call| &call.label),
+    );
     let written = db
         .execute_typed(
             &insert,
@@ -342,7 +442,11 @@ pub(super) async fn insert(
             return Ok(Accepted::Added);
         }
         let message = "this replica was not heard of for too long and is joining again".to_owned();
-        return Err(StoreError::Unavailable { message, source: None }.into());
+        return Err(StoreError::Unavailable {
+            message,
+            source: None,
+        }
+        .into());
     }
     if let Some(call) = call {
         let keep = "INSERT INTO system_job_calls (id, sealed) VALUES ($1, $2)";
@@ -356,7 +460,10 @@ pub(super) fn strings(rows: &[Row]) -> Outcome<Vec<String>> {
 }
 
 pub(super) fn job(row: &Row) -> Outcome<JobRow> {
-    let time = |index: usize| row.try_get::<_, Option<i64>>(index).map(|micros| micros.map(Timestamp));
+    let time = |index: usize| {
+        row.try_get::<_, Option<i64>>(index)
+            .map(|micros| micros.map(Timestamp))
+    };
     Ok(JobRow {
         id: row.try_get(0)?,
         tenant: row.try_get(1)?,

@@ -1,7 +1,8 @@
 //! Lease of this process: a row that is renewed, by the clock of the database.
 //!
-//! A lease that has ended is never renewed. The process takes a new one under a new id, and what it still writes under
-//! the old id is refused. So a process that was frozen or cut off cannot change what others have taken over.
+//! A lease that has ended is never renewed. The process takes a new one under a new id, and what it
+//! still writes under the old id is refused. So a process that was frozen or cut off cannot change
+//! what others have taken over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,7 +121,9 @@ async fn renew(held: &Held) -> Result<()> {
     // What this process has stopped to rely on, and has given up, is not its own again.
     if sent < until {
         let renewed = on_server!(&held.driver, READ, |db| {
-            Ok(db.execute_typed(RENEW, args![&*id, LIVES.as_secs_f64()]).await?)
+            Ok(db
+                .execute_typed(RENEW, args![&*id, LIVES.as_secs_f64()])
+                .await?)
         })?;
         if renewed.unwrap_or(0) > 0 && Instant::now() < until {
             held.now.lock().until = sent + LIVES - MARGIN;
@@ -137,13 +140,22 @@ async fn renew(held: &Held) -> Result<()> {
 async fn take(driver: &Postgres) -> Result<Current> {
     let id = hex(&<[u8; 16]>::try_generate().map_err(StoreError::unavailable)?);
     let sent = Instant::now();
-    on_server!(driver, WRITE, |db| { Ok(db.execute_typed(TAKE, args![id, LIVES.as_secs_f64()]).await?) })?;
-    Ok(Current { id: id.into(), until: sent + LIVES - MARGIN })
+    on_server!(driver, WRITE, |db| {
+        Ok(db
+            .execute_typed(TAKE, args![id, LIVES.as_secs_f64()])
+            .await?)
+    })?;
+    Ok(Current {
+        id: id.into(),
+        until: sent + LIVES - MARGIN,
+    })
 }
 
 async fn end(driver: &Postgres, id: &str) -> Result<()> {
     on_server!(driver, CHANGE, |db| {
-        Ok(db.execute_typed("DELETE FROM system_replicas WHERE id = $1", args![id]).await?)
+        Ok(db
+            .execute_typed("DELETE FROM system_replicas WHERE id = $1", args![id])
+            .await?)
     })?;
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Schema migration: runs numbered SQL files one by one, and records each in the ledger.
 //!
-//! If several replicas start it, one runs it and the others wait. The lock ends with its transaction.
+//! If several replicas start it, one runs it and the others wait. The lock ends with its
+//! transaction.
 
 use helmdeck_memory::StoreError;
 use helmdeck_memory::drivers::postgres::session::{Object, Outcome};
@@ -9,16 +10,38 @@ use tokio_postgres::GenericClient;
 use super::args::args;
 
 /// Name and SQL, in order; the first has number 1.
-const STEPS: &[(&str, &str)] = &[("system", include_str!("../../migrations/postgres/0001_system.sql"))];
+const STEPS: &[(&str, &str)] = &[(
+    "system",
+    include_str!("../../migrations/postgres/0001_system.sql"),
+)];
 
-/// Name and SQL of additions, which programs that know only the steps do not notice. They run after the steps.
+/// Name and SQL of additions, which programs that know only the steps do not notice. They run after
+/// the steps.
 const ADDITIONS: &[(&str, &str)] = &[
-    ("callers", include_str!("../../migrations/postgres/added_callers.sql")),
-    ("queue", include_str!("../../migrations/postgres/added_queue.sql")),
-    ("labels", include_str!("../../migrations/postgres/added_labels.sql")),
-    ("ancestors", include_str!("../../migrations/postgres/added_ancestors.sql")),
-    ("heads", include_str!("../../migrations/postgres/added_heads.sql")),
-    ("token seals", include_str!("../../migrations/postgres/added_token_seals.sql")),
+    (
+        "callers",
+        include_str!("../../migrations/postgres/added_callers.sql"),
+    ),
+    (
+        "queue",
+        include_str!("../../migrations/postgres/added_queue.sql"),
+    ),
+    (
+        "labels",
+        include_str!("../../migrations/postgres/added_labels.sql"),
+    ),
+    (
+        "ancestors",
+        include_str!("../../migrations/postgres/added_ancestors.sql"),
+    ),
+    (
+        "heads",
+        include_str!("../../migrations/postgres/added_heads.sql"),
+    ),
+    (
+        "token seals",
+        include_str!("../../migrations/postgres/added_token_seals.sql"),
+    ),
 ];
 
 /// Advisory lock of a migration: the first eight bytes of `hd_system`.
@@ -45,8 +68,12 @@ pub(super) async fn apply(db: &mut Object) -> Outcome<()> {
     }
     let transaction = db.transaction().await?;
     // The wait for another replica may take longer than the wait for a row.
-    transaction.batch_execute("SET LOCAL lock_timeout = 0").await?;
-    transaction.query_typed("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
+    transaction
+        .batch_execute("SET LOCAL lock_timeout = 0")
+        .await?;
+    transaction
+        .query_typed("SELECT pg_advisory_xact_lock($1)", args![LOCK])
+        .await?;
     let done = done(&*transaction).await?;
     if done == 0 {
         transaction
@@ -59,8 +86,11 @@ pub(super) async fn apply(db: &mut Object) -> Outcome<()> {
     for (index, (name, sql)) in STEPS.iter().enumerate().skip(done) {
         transaction.batch_execute(sql).await?;
         let number = i64::try_from(index + 1).unwrap_or(i64::MAX);
-        let record = "INSERT INTO system_migrations (version, name) VALUES ($1::bigint::integer, $2)";
-        transaction.execute_typed(record, args![number, name]).await?;
+        let record =
+            "INSERT INTO system_migrations (version, name) VALUES ($1::bigint::integer, $2)";
+        transaction
+            .execute_typed(record, args![number, name])
+            .await?;
     }
     for (name, sql) in missing(&*transaction).await? {
         transaction
@@ -70,7 +100,12 @@ pub(super) async fn apply(db: &mut Object) -> Outcome<()> {
             )
             .await?;
         transaction.batch_execute(sql).await?;
-        transaction.execute_typed("INSERT INTO system_additions (name) VALUES ($1)", args![name]).await?;
+        transaction
+            .execute_typed(
+                "INSERT INTO system_additions (name) VALUES ($1)",
+                args![name],
+            )
+            .await?;
     }
     Ok(transaction.commit().await?)
 }
@@ -81,7 +116,10 @@ async fn missing(db: &(impl GenericClient + Sync)) -> Outcome<Vec<(&'static str,
     // One of them was a step for a while.
     for table in ["system_additions", "system_migrations"] {
         if has_table(db, table).await? {
-            for row in db.query_typed(&format!("SELECT name FROM {table}"), &[]).await? {
+            for row in db
+                .query_typed(&format!("SELECT name FROM {table}"), &[])
+                .await?
+            {
                 let done: String = row.try_get(0)?;
                 missing.retain(|(name, _)| *name != done);
             }
@@ -101,7 +139,8 @@ async fn done(db: &(impl GenericClient + Sync)) -> Outcome<usize> {
     if !has_table(db, "system_migrations").await? {
         return Ok(0);
     }
-    let highest = "SELECT coalesce(max(version), 0)::bigint FROM system_migrations WHERE name <> ALL ($1)";
+    let highest =
+        "SELECT coalesce(max(version), 0)::bigint FROM system_migrations WHERE name <> ALL ($1)";
     let additions: Vec<&str> = ADDITIONS.iter().map(|(name, _)| *name).collect();
     let row = db.query_typed_one(highest, args![additions]).await?;
     let (done, known): (i64, usize) = (row.try_get(0)?, STEPS.len());

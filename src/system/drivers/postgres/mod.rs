@@ -1,8 +1,8 @@
 //! The system database in tables of a PostgreSQL database, for the replicas of many machines.
 //!
-//! The first write creates the tables; reading without them finds nothing. Statements use no state of a session and
-//! nothing that was prepared, and every transaction stands alone, so a connection pooler in transaction mode may be in
-//! between.
+//! The first write creates the tables; reading without them finds nothing. Statements use no state
+//! of a session and nothing that was prepared, and every transaction stands alone, so a connection
+//! pooler in transaction mode may be in between.
 
 mod args;
 mod counters;
@@ -25,7 +25,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use helmdeck_core::numbers::unsigned;
-use helmdeck_memory::drivers::postgres::session::{Connections, Failure, Object, Outcome, Remedy, within};
+use helmdeck_memory::drivers::postgres::session::{
+    Connections, Failure, Object, Outcome, Remedy, within,
+};
 use helmdeck_memory::{Config, Result, StoreError};
 
 use self::args::args;
@@ -58,27 +60,43 @@ struct Shared {
 /// How work may be done.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
-    /// Whether it has the same effect if it is done twice, so that a lost connection is no reason to give up.
+    /// Whether it has the same effect if it is done twice, so that a lost connection is no reason
+    /// to give up.
     repeatable: bool,
     /// Whether it creates missing tables.
     creates: bool,
 }
 
 /// A read, or a change that may be made twice. Without tables it finds nothing.
-const READ: Plan = Plan { repeatable: true, creates: false };
+const READ: Plan = Plan {
+    repeatable: true,
+    creates: false,
+};
 /// A change of what must be there, which is made once.
-const CHANGE: Plan = Plan { repeatable: false, creates: false };
+const CHANGE: Plan = Plan {
+    repeatable: false,
+    creates: false,
+};
 /// A write that may be made twice.
-const WRITE: Plan = Plan { repeatable: true, creates: true };
+const WRITE: Plan = Plan {
+    repeatable: true,
+    creates: true,
+};
 /// A write that is made once.
-const WRITE_ONCE: Plan = Plan { repeatable: false, creates: true };
+const WRITE_ONCE: Plan = Plan {
+    repeatable: false,
+    creates: true,
+};
 
 /// Runs statements on a connection; `None` if there are no tables and none are created.
 ///
 /// A transaction that was rolled back because another one was in the way is tried again.
 macro_rules! on_server {
     ($driver:expr, $plan:expr, |$db:ident| $work:block) => {{
-        let (driver, plan): (&$crate::drivers::postgres::Postgres, $crate::drivers::postgres::Plan) = ($driver, $plan);
+        let (driver, plan): (
+            &$crate::drivers::postgres::Postgres,
+            $crate::drivers::postgres::Plan,
+        ) = ($driver, $plan);
         let mut tries = 0;
         loop {
             tries += 1;
@@ -124,7 +142,10 @@ impl Postgres {
             Some(shared) => shared,
             None => Connections::new(url, CONNECTIONS, config)?,
         };
-        Ok(Self(Arc::new(Shared { connections, ready: AtomicBool::new(false) })))
+        Ok(Self(Arc::new(Shared {
+            connections,
+            ready: AtomicBool::new(false),
+        })))
     }
 
     /// Takes a connection to a database with tables; `None` if there are none and none are created.
@@ -149,7 +170,13 @@ impl Postgres {
     }
 
     fn give_back<T>(&self, session: Object, outcome: &Outcome<T>) {
-        if matches!(outcome, Err(Failure { error: StoreError::Corrupt(_), .. })) {
+        if matches!(
+            outcome,
+            Err(Failure {
+                error: StoreError::Corrupt(_),
+                ..
+            })
+        ) {
             // The tables may be gone.
             self.0.ready.store(false, Ordering::Release);
         }
@@ -169,7 +196,9 @@ impl Driver for Postgres {
 
     async fn live_replicas(&self) -> Result<Option<u64>> {
         let count = "SELECT count(*) FROM system_replicas WHERE expires_at > clock_timestamp() AND id <> 'queue'";
-        let live = on_server!(self, READ, |db| { Ok(db.query_typed_one(count, &[]).await?.try_get::<_, i64>(0)?) })?;
+        let live = on_server!(self, READ, |db| {
+            Ok(db.query_typed_one(count, &[]).await?.try_get::<_, i64>(0)?)
+        })?;
         Ok(Some(unsigned(live.unwrap_or(0))))
     }
 
@@ -188,9 +217,18 @@ impl Driver for Postgres {
             let mut deleted = 0;
             for (sql, time) in [
                 ("DELETE FROM system_keys WHERE expires_at <= $1", ended.now),
-                ("DELETE FROM system_vault_uses WHERE last_at < $1", ended.uses),
-                ("DELETE FROM system_tokens WHERE revoked_at < $1 OR expires_at < $1", ended.tokens),
-                ("DELETE FROM system_jobs WHERE ended_at IS NOT NULL AND expires_at <= $1", ended.now),
+                (
+                    "DELETE FROM system_vault_uses WHERE last_at < $1",
+                    ended.uses,
+                ),
+                (
+                    "DELETE FROM system_tokens WHERE revoked_at < $1 OR expires_at < $1",
+                    ended.tokens,
+                ),
+                (
+                    "DELETE FROM system_jobs WHERE ended_at IS NOT NULL AND expires_at <= $1",
+                    ended.now,
+                ),
                 (DELETE_RUNS, ended.schedules),
             ] {
                 deleted += db.execute_typed(sql, args![time]).await?;
@@ -203,5 +241,9 @@ impl Driver for Postgres {
 
 /// Replaces what no text in PostgreSQL can hold.
 fn text(text: &str) -> Cow<'_, str> {
-    if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{FFFD}")) } else { Cow::Borrowed(text) }
+    if text.contains('\0') {
+        Cow::Owned(text.replace('\0', "\u{FFFD}"))
+    } else {
+        Cow::Borrowed(text)
+    }
 }

@@ -19,8 +19,7 @@ use crate::queue::{Accepted, Claim, ClaimId, ClaimedJob, JobLimits, QueuedCall};
 use crate::schedules::{DueRun, Scheduled};
 
 /// Deletes what is needed to run jobs that have ended.
-pub(super) const DELETE_CALLS: &str =
-    "DELETE FROM system_job_calls c USING system_jobs j WHERE j.id = c.id AND j.ended_at IS NOT NULL";
+pub(super) const DELETE_CALLS: &str = "DELETE FROM system_job_calls c USING system_jobs j WHERE j.id = c.id AND j.ended_at IS NOT NULL";
 
 const RELEASE: &str = "
 WITH lease AS MATERIALIZED
@@ -38,11 +37,12 @@ UPDATE system_jobs j SET owner = 'queue', state = 'queued', started_at = NULL, r
   FROM unnest($1::text[], $2::bigint[]) AS lost (owner, claim)
  WHERE j.owner = lost.owner AND j.claim = lost.claim AND j.ended_at IS NULL";
 
-/// Of the replicas that try a due time of one pack, one looks at a time. First half of the lock: "sche".
+/// Of the replicas that try a due time of one pack, one looks at a time. First half of the lock:
+/// "sche".
 const SCHEDULE: &str = "SELECT pg_advisory_xact_lock(1935894629, hashtext($1))";
 
-/// The last due time of a pack; the job of this due time; whether the last job of it has not ended; and whether this due
-/// time is more than a minute away by the clock of the database.
+/// The last due time of a pack; the job of this due time; whether the last job of it has not ended;
+/// and whether this due time is more than a minute away by the clock of the database.
 const LAST_RUN: &str = "
 SELECT (SELECT max(due_at) FROM system_schedule_runs WHERE pack = $1),
        (SELECT job FROM system_schedule_runs WHERE pack = $1 AND due_at = $2),
@@ -50,7 +50,8 @@ SELECT (SELECT max(due_at) FROM system_schedule_runs WHERE pack = $1),
                (SELECT job FROM system_schedule_runs WHERE pack = $1 AND job IS NOT NULL ORDER BY due_at DESC LIMIT 1)),
        $2 > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 60000000";
 
-/// Ends the last job of a pack if it waits for what it was made for: no replica may be left that can run it.
+/// Ends the last job of a pack if it waits for what it was made for: no replica may be left that
+/// can run it.
 const REPLACE_WAITING: &str = "
 WITH replaced AS
      (UPDATE system_jobs j SET state = 'failed', error = $3, ended_at = $4, expires_at = $5, revision = revision + 1
@@ -69,7 +70,12 @@ impl QueueRows for Postgres {
         true
     }
 
-    async fn queue_job(&self, row: JobRow, call: QueuedCall, limits: JobLimits) -> Result<Accepted> {
+    async fn queue_job(
+        &self,
+        row: JobRow,
+        call: QueuedCall,
+        limits: JobLimits,
+    ) -> Result<Accepted> {
         let accepted = on_server!(self, WRITE, |db| {
             let transaction = db.transaction().await?;
             let accepted = insert(&*transaction, &row, Some(&call), limits).await?;
@@ -80,18 +86,36 @@ impl QueueRows for Postgres {
     }
 
     async fn claim_jobs(&self, claim: Claim) -> Result<Vec<ClaimedJob>> {
-        let statement = format!("SELECT {COLUMNS}, cancel FROM system_claim_jobs($1, $2, $3, $4, $5, $6)");
+        let statement =
+            format!("SELECT {COLUMNS}, cancel FROM system_claim_jobs($1, $2, $3, $4, $5, $6)");
         let (labels, number) = (claim.labels.to_vec(), signed(claim.id.number));
-        let (places, per_caller, now) = (signed(claim.places), signed(claim.per_caller), claim.now.micros());
+        let (places, per_caller, now) = (
+            signed(claim.places),
+            signed(claim.per_caller),
+            claim.now.micros(),
+        );
         let claimed = on_server!(self, CHANGE, |db| {
-            let rows =
-                db.query_typed(&statement, args![&*claim.id.owner, number, labels, places, per_caller, now]).await?;
+            let rows = db
+                .query_typed(
+                    &statement,
+                    args![&*claim.id.owner, number, labels, places, per_caller, now],
+                )
+                .await?;
             if rows.is_empty() {
                 return Ok(Vec::new());
             }
-            let ids: Vec<&str> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+            let ids: Vec<&str> = rows
+                .iter()
+                .map(|row| row.try_get(0))
+                .collect::<Result<_, _>>()?;
             let mut calls = BTreeMap::new();
-            for row in db.query_typed("SELECT id, sealed FROM system_job_calls WHERE id = ANY($1)", args![ids]).await? {
+            for row in db
+                .query_typed(
+                    "SELECT id, sealed FROM system_job_calls WHERE id = ANY($1)",
+                    args![ids],
+                )
+                .await?
+            {
                 calls.insert(row.try_get::<_, String>(0)?, row.try_get::<_, Vec<u8>>(1)?);
             }
             let mut claimed = Vec::with_capacity(rows.len());
@@ -99,7 +123,11 @@ impl QueueRows for Postgres {
                 let (cancelled, row) = (row.try_get(21)?, jobs::job(row)?);
                 // Without its call it has ended meanwhile.
                 if let Some(sealed) = calls.remove(&row.id) {
-                    claimed.push(ClaimedJob { row, sealed, cancelled });
+                    claimed.push(ClaimedJob {
+                        row,
+                        sealed,
+                        cancelled,
+                    });
                 }
             }
             Ok(claimed)
@@ -116,7 +144,10 @@ impl QueueRows for Postgres {
         let revisions: Vec<i64> = jobs.iter().map(|(_, revision)| signed(*revision)).collect();
         let ids: Vec<&str> = jobs.iter().map(|(id, _)| id.as_str()).collect();
         let released = on_server!(self, READ, |db| {
-            strings(&db.query_typed(RELEASE, args![&*owner, ids, revisions, expires_at.micros()]).await?)
+            strings(
+                &db.query_typed(RELEASE, args![&*owner, ids, revisions, expires_at.micros()])
+                    .await?,
+            )
         })?;
         Ok(released.unwrap_or_default())
     }
@@ -124,7 +155,9 @@ impl QueueRows for Postgres {
     async fn return_claims(&self, claims: Vec<ClaimId>) -> Result<u64> {
         let owners: Vec<&str> = claims.iter().map(|claim| &*claim.owner).collect();
         let numbers: Vec<i64> = claims.iter().map(|claim| signed(claim.number)).collect();
-        let returned = on_server!(self, READ, |db| { Ok(db.execute_typed(RETURN, args![owners, numbers]).await?) })?;
+        let returned = on_server!(self, READ, |db| {
+            Ok(db.execute_typed(RETURN, args![owners, numbers]).await?)
+        })?;
         Ok(returned.unwrap_or(0))
     }
 
@@ -136,12 +169,20 @@ impl QueueRows for Postgres {
             if let Some(call) = &run.call {
                 let (ended, expires) = (run.row.created_at.micros(), run.row.expires_at.micros());
                 transaction
-                    .execute_typed(REPLACE_WAITING, args![run.pack, call.label, run.unclaimed, ended, expires])
+                    .execute_typed(
+                        REPLACE_WAITING,
+                        args![run.pack, call.label, run.unclaimed, ended, expires],
+                    )
                     .await?;
             }
-            let found = transaction.query_typed_one(LAST_RUN, args![run.pack, due_at]).await?;
+            let found = transaction
+                .query_typed_one(LAST_RUN, args![run.pack, due_at])
+                .await?;
             let (last, running): (Option<i64>, bool) = (found.try_get(0)?, found.try_get(2)?);
-            if found.try_get::<_, Option<String>>(1)?.is_some_and(|job| job == run.row.id) {
+            if found
+                .try_get::<_, Option<String>>(1)?
+                .is_some_and(|job| job == run.row.id)
+            {
                 // An earlier try, whose answer was lost.
                 return Ok(Scheduled::Added);
             }
@@ -149,8 +190,13 @@ impl QueueRows for Postgres {
                 return Ok(Scheduled::Taken);
             }
             if found.try_get::<_, bool>(3)? {
-                let message = "a scheduled run is due only later by the clock of the database".to_owned();
-                return Err(StoreError::Unavailable { message, source: None }.into());
+                let message =
+                    "a scheduled run is due only later by the clock of the database".to_owned();
+                return Err(StoreError::Unavailable {
+                    message,
+                    source: None,
+                }
+                .into());
             }
             let mut became = match (last, running) {
                 (None, _) => Scheduled::First,
@@ -158,14 +204,22 @@ impl QueueRows for Postgres {
                 (Some(_), false) => Scheduled::Added,
             };
             let job = (became == Scheduled::Added).then_some(&run.row.id);
-            if transaction.execute_typed(TAKE_RUN, args![run.pack, due_at, job]).await? == 0 {
+            if transaction
+                .execute_typed(TAKE_RUN, args![run.pack, due_at, job])
+                .await?
+                == 0
+            {
                 return Ok(Scheduled::Taken);
             }
             if became == Scheduled::Added
-                && insert(&*transaction, &run.row, run.call.as_ref(), run.limits).await? != Accepted::Added
+                && insert(&*transaction, &run.row, run.call.as_ref(), run.limits).await?
+                    != Accepted::Added
             {
-                let without = "UPDATE system_schedule_runs SET job = NULL WHERE pack = $1 AND due_at = $2";
-                transaction.execute_typed(without, args![run.pack, due_at]).await?;
+                let without =
+                    "UPDATE system_schedule_runs SET job = NULL WHERE pack = $1 AND due_at = $2";
+                transaction
+                    .execute_typed(without, args![run.pack, due_at])
+                    .await?;
                 became = Scheduled::Refused;
             }
             transaction.commit().await?;

@@ -11,20 +11,42 @@ use crate::transfer::{Row, Table, TableRows, Type, Value};
 
 #[async_trait]
 impl TableRows for Postgres {
-    async fn rows(&self, table: &'static Table, after: Option<Row>, limit: usize) -> Result<Vec<Row>> {
-        let (names, keys) = (columns(table, table.columns.len()), columns(table, table.keys));
-        let from = after.as_ref().map_or_else(String::new, |_| format!("WHERE ({keys}) > ({})", places(table.keys)));
-        let sql = format!("SELECT {names} FROM {} {from} ORDER BY {keys} LIMIT {limit}", table.postgres);
+    async fn rows(
+        &self,
+        table: &'static Table,
+        after: Option<Row>,
+        limit: usize,
+    ) -> Result<Vec<Row>> {
+        let (names, keys) = (
+            columns(table, table.columns.len()),
+            columns(table, table.keys),
+        );
+        let from = after.as_ref().map_or_else(String::new, |_| {
+            format!("WHERE ({keys}) > ({})", places(table.keys))
+        });
+        let sql = format!(
+            "SELECT {names} FROM {} {from} ORDER BY {keys} LIMIT {limit}",
+            table.postgres
+        );
         let after = after.unwrap_or_default();
         let found = on_server!(self, READ, |db| {
-            db.query_typed(&sql, &params(table, &after)).await?.iter().map(|row| read(table, row)).collect()
+            db.query_typed(&sql, &params(table, &after))
+                .await?
+                .iter()
+                .map(|row| read(table, row))
+                .collect()
         })?;
         Ok(found.unwrap_or_default())
     }
 
     async fn put_rows(&self, table: &'static Table, rows: Vec<Row>) -> Result<()> {
-        let (names, keys) = (columns(table, table.columns.len()), columns(table, table.keys));
-        let others = table.columns[table.keys..].iter().map(|(name, _)| format!("{name} = excluded.{name}"));
+        let (names, keys) = (
+            columns(table, table.columns.len()),
+            columns(table, table.keys),
+        );
+        let others = table.columns[table.keys..]
+            .iter()
+            .map(|(name, _)| format!("{name} = excluded.{name}"));
         let sql = format!(
             "INSERT INTO {} ({names}) VALUES ({}) ON CONFLICT ({keys}) DO UPDATE SET {}",
             table.postgres,
@@ -44,11 +66,18 @@ impl TableRows for Postgres {
 
 /// Returns the names of the first columns.
 fn columns(table: &Table, count: usize) -> String {
-    table.columns[..count].iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+    table.columns[..count]
+        .iter()
+        .map(|(name, _)| *name)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn places(count: usize) -> String {
-    (1..=count).map(|number| format!("${number}")).collect::<Vec<_>>().join(", ")
+    (1..=count)
+        .map(|number| format!("${number}"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn params<'a>(table: &Table, row: &'a [Value]) -> Vec<(&'a (dyn ToSql + Sync), SqlType)> {
@@ -60,14 +89,19 @@ fn params<'a>(table: &Table, row: &'a [Value]) -> Vec<(&'a (dyn ToSql + Sync), S
         Type::Text => SqlType::TEXT,
         Type::Blob => SqlType::BYTEA,
     });
-    row.iter().map(|value| value as &(dyn ToSql + Sync)).zip(types).collect()
+    row.iter()
+        .map(|value| value as &(dyn ToSql + Sync))
+        .zip(types)
+        .collect()
 }
 
 fn read(table: &Table, row: &tokio_postgres::Row) -> Outcome<Row> {
     let value = |(index, (name, kind)): (usize, &(&str, Type))| {
         let found = match kind {
             Type::Bool => row.try_get::<_, Option<bool>>(index)?.map(Value::Bool),
-            Type::Int if *name == "one" => row.try_get::<_, Option<i32>>(index)?.map(|one| Value::Int(one.into())),
+            Type::Int if *name == "one" => row
+                .try_get::<_, Option<i32>>(index)?
+                .map(|one| Value::Int(one.into())),
             Type::Int => row.try_get::<_, Option<i64>>(index)?.map(Value::Int),
             Type::Real => row.try_get::<_, Option<f64>>(index)?.map(Value::Real),
             Type::Text => row.try_get::<_, Option<String>>(index)?.map(Value::Text),
@@ -96,7 +130,15 @@ impl ToSql for Value {
     }
 
     fn accepts(of: &SqlType) -> bool {
-        [SqlType::BOOL, SqlType::INT4, SqlType::INT8, SqlType::FLOAT8, SqlType::TEXT, SqlType::BYTEA].contains(of)
+        [
+            SqlType::BOOL,
+            SqlType::INT4,
+            SqlType::INT8,
+            SqlType::FLOAT8,
+            SqlType::TEXT,
+            SqlType::BYTEA,
+        ]
+        .contains(of)
     }
 
     to_sql_checked!();

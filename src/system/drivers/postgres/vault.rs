@@ -13,7 +13,8 @@ use crate::driver::{Decide, VaultRows};
 use crate::vault::{VaultChange, VaultRow, VaultState, VaultUse};
 
 const STATE: &str = "SELECT generation, key_id, head FROM system_vault_state WHERE one = 1";
-const ROWS: &str = "SELECT name, version, key_id, sealed, created_at, updated_at FROM system_vault ORDER BY name";
+const ROWS: &str =
+    "SELECT name, version, key_id, sealed, created_at, updated_at FROM system_vault ORDER BY name";
 
 const PUT: &str = "
 INSERT INTO system_vault (name, version, key_id, sealed, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6)
@@ -38,7 +39,9 @@ SELECT name, tenant, subject, pack, day, granted, refused, last_at FROM system_v
 #[async_trait]
 impl VaultRows for Postgres {
     async fn vault_generation(&self) -> Result<u64> {
-        let found = on_server!(self, READ, |db| { Ok(state(&***db, STATE).await?.generation) })?;
+        let found = on_server!(self, READ, |db| {
+            Ok(state(&***db, STATE).await?.generation)
+        })?;
         Ok(found.unwrap_or(0))
     }
 
@@ -46,7 +49,9 @@ impl VaultRows for Postgres {
         let found = on_server!(self, READ, |db| {
             // One snapshot for both.
             let snapshot = db.transaction().await?;
-            snapshot.batch_execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
+            snapshot
+                .batch_execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                .await?;
             let found = (state(&*snapshot, STATE).await?, rows(&*snapshot).await?);
             snapshot.commit().await?;
             Ok(found)
@@ -63,7 +68,10 @@ impl VaultRows for Postgres {
         on_server!(self, WRITE_ONCE, |db| {
             let transaction = db.transaction().await?;
             let locked = format!("{STATE} FOR UPDATE");
-            let (state, rows) = (state(&*transaction, &locked).await?, rows(&*transaction).await?);
+            let (state, rows) = (
+                state(&*transaction, &locked).await?,
+                rows(&*transaction).await?,
+            );
             let decide = decide.take().ok_or_else(in_the_way)?;
             if let Some(change) = decide(&state, rows) {
                 apply(&*transaction, &change).await?;
@@ -78,17 +86,32 @@ impl VaultRows for Postgres {
         let numbers = |of: fn(&VaultUse) -> i64| -> Vec<i64> { uses.iter().map(of).collect() };
         let (names, tenants) = (texts(|entry| &entry.name), texts(|entry| &entry.tenant));
         let (subjects, packs) = (texts(|entry| &entry.subject), texts(|entry| &entry.pack));
-        let (days, granted) = (numbers(|entry| entry.day), numbers(|entry| signed(entry.granted)));
-        let (refused, last) = (numbers(|entry| signed(entry.refused)), numbers(|entry| entry.last_at.micros()));
+        let (days, granted) = (
+            numbers(|entry| entry.day),
+            numbers(|entry| signed(entry.granted)),
+        );
+        let (refused, last) = (
+            numbers(|entry| signed(entry.refused)),
+            numbers(|entry| entry.last_at.micros()),
+        );
         on_server!(self, WRITE_ONCE, |db| {
-            Ok(db.execute_typed(ADD_USES, args![names, tenants, subjects, packs, days, granted, refused, last]).await?)
+            Ok(db
+                .execute_typed(
+                    ADD_USES,
+                    args![
+                        names, tenants, subjects, packs, days, granted, refused, last
+                    ],
+                )
+                .await?)
         })?;
         Ok(())
     }
 
     async fn forget_vault_uses(&self, tenant: String, subject: String) -> Result<u64> {
         let forget = "DELETE FROM system_vault_uses WHERE tenant = $1 AND subject = $2";
-        let gone = on_server!(self, READ, |db| { Ok(db.execute_typed(forget, args![tenant, subject]).await?) })?;
+        let gone = on_server!(self, READ, |db| {
+            Ok(db.execute_typed(forget, args![tenant, subject]).await?)
+        })?;
         Ok(gone.unwrap_or(0))
     }
 
@@ -101,7 +124,9 @@ impl VaultRows for Postgres {
         let (tenant, subject) = caller.unzip();
         let limit = signed(limit as u64);
         let found = on_server!(self, READ, |db| {
-            let rows = db.query_typed(USES, args![name, tenant, subject, limit]).await?;
+            let rows = db
+                .query_typed(USES, args![name, tenant, subject, limit])
+                .await?;
             rows.iter().map(used).collect()
         })?;
         Ok(found.unwrap_or_default())
@@ -110,9 +135,11 @@ impl VaultRows for Postgres {
 
 async fn state(db: &(impl GenericClient + Sync), sql: &str) -> Outcome<VaultState> {
     match db.query_typed_opt(sql, &[]).await? {
-        Some(row) => {
-            Ok(VaultState { generation: unsigned(row.try_get(0)?), key_id: row.try_get(1)?, head: row.try_get(2)? })
-        }
+        Some(row) => Ok(VaultState {
+            generation: unsigned(row.try_get(0)?),
+            key_id: row.try_get(1)?,
+            head: row.try_get(2)?,
+        }),
         None => Ok(VaultState::default()),
     }
 }
@@ -134,14 +161,29 @@ async fn rows(db: &(impl GenericClient + Sync)) -> Outcome<Vec<VaultRow>> {
 async fn apply(db: &(impl GenericClient + Sync), change: &VaultChange) -> Outcome<()> {
     for row in &change.put {
         let (created_at, updated_at) = (row.created_at.micros(), row.updated_at.micros());
-        db.execute_typed(PUT, args![row.name, signed(row.version), row.key_id, row.sealed, created_at, updated_at])
-            .await?;
+        db.execute_typed(
+            PUT,
+            args![
+                row.name,
+                signed(row.version),
+                row.key_id,
+                row.sealed,
+                created_at,
+                updated_at
+            ],
+        )
+        .await?;
     }
-    db.execute_typed("DELETE FROM system_vault WHERE name = ANY($1)", args![change.remove]).await?;
+    db.execute_typed(
+        "DELETE FROM system_vault WHERE name = ANY($1)",
+        args![change.remove],
+    )
+    .await?;
     let count = "INSERT INTO system_vault_state AS s (one, generation, key_id, head) VALUES (1, 1, $1, $2)
         ON CONFLICT (one) DO UPDATE
         SET generation = s.generation + 1, key_id = coalesce($1, s.key_id), head = coalesce($2, s.head)";
-    db.execute_typed(count, args![change.key_id, change.head]).await?;
+    db.execute_typed(count, args![change.key_id, change.head])
+        .await?;
     Ok(())
 }
 

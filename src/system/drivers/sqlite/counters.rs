@@ -28,9 +28,15 @@ impl CounterRows for Sqlite {
 
     async fn counters(&self) -> Result<Vec<Counter>> {
         let found = self.0.read(|db| {
-            let mut all = db.prepare_cached("SELECT pack, name, value FROM cache_counters ORDER BY pack, name")?;
+            let mut all = db.prepare_cached(
+                "SELECT pack, name, value FROM cache_counters ORDER BY pack, name",
+            )?;
             let rows = all.query_map([], |row| {
-                Ok(Counter { pack: row.get(0)?, name: row.get(1)?, value: unsigned(row.get(2)?) })
+                Ok(Counter {
+                    pack: row.get(0)?,
+                    name: row.get(1)?,
+                    value: unsigned(row.get(2)?),
+                })
             })?;
             Ok(rows.collect::<Result<_, _>>()?)
         });
@@ -62,7 +68,8 @@ impl StatisticRows for Sqlite {
 
     async fn statistics(&self) -> Result<Vec<Statistic>> {
         let found = self.0.read(|db| {
-            let mut all = db.prepare_cached("SELECT seconds, slot, pack, name, value FROM statistics")?;
+            let mut all =
+                db.prepare_cached("SELECT seconds, slot, pack, name, value FROM statistics")?;
             let rows = all.query_map([], |row| {
                 Ok(Statistic {
                     seconds: row.get(0)?,

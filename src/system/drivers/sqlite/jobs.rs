@@ -21,7 +21,11 @@ impl JobRows for Sqlite {
         self.0.write(move |db| insert(db, &row, limit)).await
     }
 
-    async fn save_jobs(&self, owner: Arc<str>, rows: Vec<(JobRow, Option<Vec<u8>>)>) -> Result<bool> {
+    async fn save_jobs(
+        &self,
+        owner: Arc<str>,
+        rows: Vec<(JobRow, Option<Vec<u8>>)>,
+    ) -> Result<bool> {
         self.0
             .write(move |db| {
                 let mut save = db.prepare_cached(
@@ -45,7 +49,14 @@ impl JobRows for Sqlite {
             .await
     }
 
-    async fn end_job(&self, EndedJob { row, sealed, lost_error }: EndedJob) -> Result<()> {
+    async fn end_job(
+        &self,
+        EndedJob {
+            row,
+            sealed,
+            lost_error,
+        }: EndedJob,
+    ) -> Result<()> {
         let ended = self.0.read(move |db| {
             let mut end = db.prepare_cached(
                 "UPDATE jobs SET state = :state, revision = max(revision + 1, :revision), started_at = :started_at,
@@ -66,8 +77,13 @@ impl JobRows for Sqlite {
 
     async fn job(&self, id: String, now: Timestamp) -> Result<Option<JobRow>> {
         let found = self.0.read(move |db| {
-            let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1 AND (ended_at IS NULL OR expires_at > ?2)");
-            Ok(db.prepare_cached(&sql)?.query_row((&id, now.micros()), read).optional()?)
+            let sql = format!(
+                "SELECT {COLUMNS} FROM jobs WHERE id = ?1 AND (ended_at IS NULL OR expires_at > ?2)"
+            );
+            Ok(db
+                .prepare_cached(&sql)?
+                .query_row((&id, now.micros()), read)
+                .optional()?)
         });
         Ok(found.await?.flatten())
     }
@@ -75,18 +91,29 @@ impl JobRows for Sqlite {
     async fn job_result(&self, id: String) -> Result<Option<Vec<u8>>> {
         let found = self.0.read(move |db| {
             let mut find = db.prepare_cached("SELECT result FROM jobs WHERE id = ?1")?;
-            Ok(find.query_row([&id], |row| row.get::<_, Option<Vec<u8>>>(0)).optional()?)
+            Ok(find
+                .query_row([&id], |row| row.get::<_, Option<Vec<u8>>>(0))
+                .optional()?)
         });
         Ok(found.await?.flatten().flatten())
     }
 
     async fn gone_jobs(&self, ids: Vec<String>) -> Result<Vec<String>> {
         // Ids are hexadecimal digits.
-        let asked = format!("[{}]", ids.iter().map(|id| format!("\"{id}\"")).collect::<Vec<_>>().join(","));
+        let asked = format!(
+            "[{}]",
+            ids.iter()
+                .map(|id| format!("\"{id}\""))
+                .collect::<Vec<_>>()
+                .join(",")
+        );
         let found = self.0.read(move |db| {
-            let mut gone =
-                db.prepare_cached("SELECT value FROM json_each(?1) WHERE value NOT IN (SELECT id FROM jobs)")?;
-            Ok(gone.query_map([&asked], |row| row.get(0))?.collect::<Result<_, _>>()?)
+            let mut gone = db.prepare_cached(
+                "SELECT value FROM json_each(?1) WHERE value NOT IN (SELECT id FROM jobs)",
+            )?;
+            Ok(gone
+                .query_map([&asked], |row| row.get(0))?
+                .collect::<Result<_, _>>()?)
         });
         // Without a database there is no row.
         Ok(found.await?.unwrap_or(ids))
@@ -119,7 +146,9 @@ impl JobRows for Sqlite {
 
     async fn ask_to_cancel_job(&self, id: String, _: Timestamp, _: Timestamp) -> Result<bool> {
         let asked = self.0.read(move |db| {
-            let mut ask = db.prepare_cached("UPDATE jobs SET cancel = TRUE WHERE id = ?1 AND ended_at IS NULL")?;
+            let mut ask = db.prepare_cached(
+                "UPDATE jobs SET cancel = TRUE WHERE id = ?1 AND ended_at IS NULL",
+            )?;
             Ok(ask.execute([&id])?)
         });
         Ok(asked.await?.unwrap_or(0) > 0)
@@ -127,13 +156,22 @@ impl JobRows for Sqlite {
 
     async fn jobs_to_cancel(&self, owner: String) -> Result<Vec<String>> {
         let found = self.0.read(move |db| {
-            let mut all = db.prepare_cached("SELECT id FROM jobs WHERE owner = ?1 AND ended_at IS NULL AND cancel")?;
-            Ok(all.query_map([&owner], |row| row.get(0))?.collect::<Result<_, _>>()?)
+            let mut all = db.prepare_cached(
+                "SELECT id FROM jobs WHERE owner = ?1 AND ended_at IS NULL AND cancel",
+            )?;
+            Ok(all
+                .query_map([&owner], |row| row.get(0))?
+                .collect::<Result<_, _>>()?)
         });
         Ok(found.await?.unwrap_or_default())
     }
 
-    async fn end_lost_jobs(&self, errors: LostErrors, now: Timestamp, expires_at: Timestamp) -> Result<LostJobs> {
+    async fn end_lost_jobs(
+        &self,
+        errors: LostErrors,
+        now: Timestamp,
+        expires_at: Timestamp,
+    ) -> Result<LostJobs> {
         let folder = self.locks();
         let ended = self.0.read(move |db| {
             let owners: Vec<String> = db
@@ -154,13 +192,18 @@ impl JobRows for Sqlite {
             Ok(ended as u64)
         });
         // No input is stored, so nothing can be run again.
-        Ok(LostJobs { failed: ended.await?.unwrap_or(0), queued: 0 })
+        Ok(LostJobs {
+            failed: ended.await?.unwrap_or(0),
+            queued: 0,
+        })
     }
 
     async fn forget_ended_jobs(&self, tenant: String, subject: String) -> Result<(u64, u64)> {
         let forgotten = self.0.read(move |db| {
             let gone = db
-                .prepare_cached("DELETE FROM jobs WHERE tenant = ?1 AND subject = ?2 AND ended_at IS NOT NULL")?
+                .prepare_cached(
+                    "DELETE FROM jobs WHERE tenant = ?1 AND subject = ?2 AND ended_at IS NOT NULL",
+                )?
                 .execute((&tenant, &subject))?;
             if gone > 0 {
                 empty_log(db)?;
@@ -174,7 +217,8 @@ impl JobRows for Sqlite {
     }
 }
 
-/// Writes a new job, unless its caller has `limit` unfinished jobs. The caller's oldest ended jobs make room.
+/// Writes a new job, unless its caller has `limit` unfinished jobs. The caller's oldest ended jobs
+/// make room.
 pub(super) fn insert(db: &Connection, row: &JobRow, limit: u64) -> Result<bool> {
     let limit = signed(limit);
     let (all, live): (i64, i64) = db
@@ -208,8 +252,9 @@ pub(super) fn insert(db: &Connection, row: &JobRow, limit: u64) -> Result<bool> 
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<JobRow> {
-    let time =
-        |name: &str| -> rusqlite::Result<Option<Timestamp>> { Ok(row.get::<_, Option<i64>>(name)?.map(Timestamp)) };
+    let time = |name: &str| -> rusqlite::Result<Option<Timestamp>> {
+        Ok(row.get::<_, Option<i64>>(name)?.map(Timestamp))
+    };
     Ok(JobRow {
         id: row.get("id")?,
         tenant: row.get("tenant")?,

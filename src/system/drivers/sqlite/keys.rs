@@ -55,7 +55,15 @@ impl KeyRows for Sqlite {
                     "UPDATE idempotency_keys SET done = TRUE, answer = ?4, expires_at = ?5
                  WHERE scope = ?1 AND key = ?2 AND fence = ?3",
                 )?;
-                Ok(finish.execute((&key.scope, &key.key, fence.0, &answer, expires_at.micros()))? > 0)
+                Ok(
+                    finish.execute((
+                        &key.scope,
+                        &key.key,
+                        fence.0,
+                        &answer,
+                        expires_at.micros(),
+                    ))? > 0,
+                )
             })
             .await
     }
@@ -86,10 +94,16 @@ impl KeyRows for Sqlite {
             .await
     }
 
-    async fn taken_keys(&self, scope: String, keys: Vec<String>, now: Timestamp) -> Result<Vec<String>> {
+    async fn taken_keys(
+        &self,
+        scope: String,
+        keys: Vec<String>,
+        now: Timestamp,
+    ) -> Result<Vec<String>> {
         let found = self.0.read(move |db| {
-            let mut taken =
-                db.prepare_cached("SELECT 1 FROM idempotency_keys WHERE scope = ?1 AND key = ?2 AND expires_at > ?3")?;
+            let mut taken = db.prepare_cached(
+                "SELECT 1 FROM idempotency_keys WHERE scope = ?1 AND key = ?2 AND expires_at > ?3",
+            )?;
             let mut found = Vec::new();
             for key in keys {
                 if taken.exists((&scope, &key, now.micros()))? {
@@ -101,7 +115,12 @@ impl KeyRows for Sqlite {
         Ok(found.await?.unwrap_or_default())
     }
 
-    async fn key_ends(&self, scope: String, now: Timestamp, limit: usize) -> Result<Vec<(String, Timestamp)>> {
+    async fn key_ends(
+        &self,
+        scope: String,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(String, Timestamp)>> {
         let found = self.0.read(move |db| {
             let mut ends = db.prepare_cached(
                 "SELECT key, expires_at FROM idempotency_keys WHERE scope = ?1 AND expires_at > ?2 LIMIT ?3",
@@ -117,7 +136,9 @@ impl KeyRows for Sqlite {
     async fn forget_keys(&self, caller: String) -> Result<u64> {
         let deleted = self.0.read(move |db| {
             let deleted = db
-                .prepare_cached("DELETE FROM idempotency_keys WHERE scope >= ?1 || '/' AND scope < ?1 || '0'")?
+                .prepare_cached(
+                    "DELETE FROM idempotency_keys WHERE scope >= ?1 || '/' AND scope < ?1 || '0'",
+                )?
                 .execute([&caller])?;
             if deleted > 0 {
                 empty_log(db)?;
@@ -139,7 +160,9 @@ fn state(db: &Connection, folder: &Path, name: &KeyName) -> Result<Option<Begun>
         .optional()?;
     Ok(known.map(|(state, owner)| match (state, owner) {
         // The lock of a dead owner stays for the jobs that it may have.
-        (Begun::InFlight { digest }, Some(owner)) if locks::gone(folder, &owner).is_some() => Begun::Lost { digest },
+        (Begun::InFlight { digest }, Some(owner)) if locks::gone(folder, &owner).is_some() => {
+            Begun::Lost { digest }
+        }
         (state, _) => state,
     }))
 }

@@ -1,4 +1,5 @@
-//! A database file of this machine, opened when it is first used and again if another file takes its place.
+//! A database file of this machine, opened when it is first used and again if another file takes
+//! its place.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,10 +27,18 @@ struct Shared {
 }
 
 impl LocalFile {
-    /// Returns the database at a path, without touching the file. It waits for another process's lock for `busy_timeout`.
-    pub(crate) fn new(path: PathBuf, busy_timeout: Duration, migrations: &'static Migrations) -> Self {
+    /// Returns the database at a path, without touching the file. It waits for another process's
+    /// lock for `busy_timeout`.
+    pub(crate) fn new(
+        path: PathBuf,
+        busy_timeout: Duration,
+        migrations: &'static Migrations,
+    ) -> Self {
         let file = DatabaseFile::new(path, busy_timeout, LOG_BYTES, migrations);
-        Self(Arc::new(Shared { file, open: Mutex::new(None) }))
+        Self(Arc::new(Shared {
+            file,
+            open: Mutex::new(None),
+        }))
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -31,17 +31,30 @@ pub(super) struct FileLock {
 impl FileLock {
     /// Takes a lock under a new name, in a folder that is made if need be.
     pub(super) fn take(folder: &Path) -> Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| about(folder, error))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|error| about(folder, error))?;
         clear(folder);
         let name = hex(&<[u8; 16]>::try_generate().map_err(StoreError::unavailable)?);
         let path = folder.join(format!("{name}{SUFFIX}"));
         loop {
-            let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+            let file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path);
             let file = file.map_err(|error| about(&path, error))?;
             file.lock().map_err(|error| about(&path, error))?;
             // Another process may have found it unlocked, and removed it.
             if is_at(&file, &path) {
-                return Ok(Self { name: name.into(), path, _lock: file });
+                return Ok(Self {
+                    name: name.into(),
+                    path,
+                    _lock: file,
+                });
             }
         }
     }
@@ -114,9 +127,14 @@ fn unreadable(path: &Path, error: &io::Error) -> Option<Gone> {
 
 /// Removes locks without a holder. A missing lock also means that the owner is gone.
 fn clear(folder: &Path) {
-    let Ok(files) = fs::read_dir(folder) else { return };
+    let Ok(files) = fs::read_dir(folder) else {
+        return;
+    };
     for path in files.filter_map(|file| Some(file.ok()?.path())) {
-        let ours = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.ends_with(SUFFIX));
+        let ours = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| name.ends_with(SUFFIX));
         if ours
             && let Ok(file) = File::open(&path)
             && file.try_lock().is_ok()
@@ -134,5 +152,8 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 fn about(path: &Path, error: io::Error) -> StoreError {
-    StoreError::Unavailable { message: format!("{}: {error}", path.display()), source: Some(Arc::new(error)) }
+    StoreError::Unavailable {
+        message: format!("{}: {error}", path.display()),
+        source: Some(Arc::new(error)),
+    }
 }

@@ -1,6 +1,7 @@
 //! The system database in a file, for the processes of one machine.
 //!
-//! The first write creates the file; reading without a file finds nothing. Deleted rows are overwritten.
+//! The first write creates the file; reading without a file finds nothing. Deleted rows are
+//! overwritten.
 
 mod counters;
 mod jobs;
@@ -32,18 +33,48 @@ use crate::system::blocking;
 static MIGRATIONS: Migrations = Migrations {
     ledger: "system_migrations",
     steps: &[
-        ("system", include_str!("../../migrations/sqlite/0001_system.sql")),
-        ("tokens", include_str!("../../migrations/sqlite/0002_tokens.sql")),
-        ("vault", include_str!("../../migrations/sqlite/0003_vault.sql")),
-        ("jobs", include_str!("../../migrations/sqlite/0004_jobs.sql")),
-        ("statistics", include_str!("../../migrations/sqlite/0005_statistics.sql")),
-        ("owners", include_str!("../../migrations/sqlite/0006_owners.sql")),
+        (
+            "system",
+            include_str!("../../migrations/sqlite/0001_system.sql"),
+        ),
+        (
+            "tokens",
+            include_str!("../../migrations/sqlite/0002_tokens.sql"),
+        ),
+        (
+            "vault",
+            include_str!("../../migrations/sqlite/0003_vault.sql"),
+        ),
+        (
+            "jobs",
+            include_str!("../../migrations/sqlite/0004_jobs.sql"),
+        ),
+        (
+            "statistics",
+            include_str!("../../migrations/sqlite/0005_statistics.sql"),
+        ),
+        (
+            "owners",
+            include_str!("../../migrations/sqlite/0006_owners.sql"),
+        ),
     ],
     additions: &[
-        ("schedules", include_str!("../../migrations/sqlite/added_schedules.sql")),
-        ("ancestors", include_str!("../../migrations/sqlite/added_ancestors.sql")),
-        ("heads", include_str!("../../migrations/sqlite/added_heads.sql")),
-        ("token seals", include_str!("../../migrations/sqlite/added_token_seals.sql")),
+        (
+            "schedules",
+            include_str!("../../migrations/sqlite/added_schedules.sql"),
+        ),
+        (
+            "ancestors",
+            include_str!("../../migrations/sqlite/added_ancestors.sql"),
+        ),
+        (
+            "heads",
+            include_str!("../../migrations/sqlite/added_heads.sql"),
+        ),
+        (
+            "token seals",
+            include_str!("../../migrations/sqlite/added_token_seals.sql"),
+        ),
     ],
 };
 
@@ -52,7 +83,8 @@ static MIGRATIONS: Migrations = Migrations {
 pub(crate) struct Sqlite(LocalFile);
 
 impl Sqlite {
-    /// Returns the database at a path, without touching the file. It waits for another process's lock for `busy_timeout`.
+    /// Returns the database at a path, without touching the file. It waits for another process's
+    /// lock for `busy_timeout`.
     pub(crate) fn at(path: PathBuf, busy_timeout: Duration) -> Self {
         Self(LocalFile::new(path, busy_timeout, &MIGRATIONS))
     }

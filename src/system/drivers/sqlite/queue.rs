@@ -26,7 +26,12 @@ impl QueueRows for Sqlite {
         Ok(Vec::new())
     }
 
-    async fn release_jobs(&self, _: Arc<str>, _: Vec<(String, u64)>, _: Timestamp) -> Result<Vec<String>> {
+    async fn release_jobs(
+        &self,
+        _: Arc<str>,
+        _: Vec<(String, u64)>,
+        _: Timestamp,
+    ) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
 

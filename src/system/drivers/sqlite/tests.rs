@@ -16,15 +16,24 @@ use crate::tokens::{NewToken, PresentedToken};
 use crate::vault::VaultUse;
 
 fn counter(value: u64) -> Counter {
-    Counter { pack: "p".into(), name: "hits".into(), value }
+    Counter {
+        pack: "p".into(),
+        name: "hits".into(),
+        value,
+    }
 }
 
 /// Returns whether a text is in a file of the folder.
 fn holds(folder: &Path, text: &str) -> bool {
-    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file());
+    let files = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .filter(|path| path.is_file());
     files.into_iter().any(|path| {
         let bytes = std::fs::read(path).unwrap();
-        bytes.windows(text.len()).any(|part| part == text.as_bytes())
+        bytes
+            .windows(text.len())
+            .any(|part| part == text.as_bytes())
     })
 }
 
@@ -38,7 +47,10 @@ async fn sqlite_conforms() {
     conformance::run(|| {
         let folder = tempfile::tempdir().unwrap();
         let at = || System::at(folder.path().join("helmdeck.db"));
-        let fixture = Fixture { one: at(), two: at() };
+        let fixture = Fixture {
+            one: at(),
+            two: at(),
+        };
         folders.lock().push(folder);
         fixture
     })
@@ -56,7 +68,17 @@ async fn only_writing_makes_the_file() {
     assert!(!folder.path().join("new").exists());
     system.add(vec![counter(1)]).await.unwrap();
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(folder.path().join("new").metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(
+        folder
+            .path()
+            .join("new")
+            .metadata()
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777,
+        0o700
+    );
     assert_eq!(system.location(), path.display().to_string());
 }
 
@@ -80,8 +102,14 @@ async fn a_foreign_file_is_an_error_and_stays_unchanged() {
     let path = folder.path().join("helmdeck.db");
     std::fs::write(&path, "not a database, but a foreign file").unwrap();
     let error = System::at(&path).add(vec![counter(1)]).await.unwrap_err();
-    assert!(matches!(&error, StoreError::Corrupt(message) if message.contains("helmdeck.db")), "{error:?}");
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), "not a database, but a foreign file");
+    assert!(
+        matches!(&error, StoreError::Corrupt(message) if message.contains("helmdeck.db")),
+        "{error:?}"
+    );
+    assert_eq!(
+        std::fs::read_to_string(&path).unwrap(),
+        "not a database, but a foreign file"
+    );
 }
 
 #[tokio::test]
@@ -109,10 +137,21 @@ async fn forgotten_bytes_are_overwritten() {
     let replica = system.replica().await.unwrap();
     for subject in ["alice", "bob"] {
         let scope = System::scope("t", subject, "rest");
-        let request = KeyRequest { scope: &scope, key: "k", digest: b"d", keep: MINUTE, repeatable: false };
-        let Begun::New(fence) = system.begin(request, &replica, NOW).await.unwrap() else { panic!("it is new") };
+        let request = KeyRequest {
+            scope: &scope,
+            key: "k",
+            digest: b"d",
+            keep: MINUTE,
+            repeatable: false,
+        };
+        let Begun::New(fence) = system.begin(request, &replica, NOW).await.unwrap() else {
+            panic!("it is new")
+        };
         let answer = Some(format!("the answer to {subject}").into_bytes());
-        system.finish(&scope, "k", fence, answer, NOW.saturating_add(MINUTE)).await.unwrap();
+        system
+            .finish(&scope, "k", fence, answer, NOW.saturating_add(MINUTE))
+            .await
+            .unwrap();
     }
     let used = VaultUse {
         name: "n".to_owned(),
@@ -126,8 +165,17 @@ async fn forgotten_bytes_are_overwritten() {
     };
     system.add_vault_uses(vec![used]).await.unwrap();
     let job = add(&system, &replica, "alice", 1).await;
-    let done = JobRow { state: "succeeded".into(), revision: 2, ended_at: Some(NOW), kept: "sealed".into(), ..job };
-    system.save_jobs(replica.id(), vec![(done, Some(b"sealed-canary".to_vec()))]).await.unwrap();
+    let done = JobRow {
+        state: "succeeded".into(),
+        revision: 2,
+        ended_at: Some(NOW),
+        kept: "sealed".into(),
+        ..job
+    };
+    system
+        .save_jobs(replica.id(), vec![(done, Some(b"sealed-canary".to_vec()))])
+        .await
+        .unwrap();
     system.forget_ended_jobs("t", "alice").await.unwrap();
     system.forget_vault_uses("t", "SUBJECT-a").await.unwrap();
     assert_eq!(system.forget("t", "alice").await.unwrap(), 1);
@@ -143,10 +191,24 @@ async fn keys_of_an_earlier_version_stay_in_flight() {
     let path = folder.path().join("helmdeck.db");
     let system = System::at(&path);
     let replica = system.replica().await.unwrap();
-    let request = KeyRequest { scope: "s", key: "k", digest: b"d", keep: MINUTE, repeatable: true };
+    let request = KeyRequest {
+        scope: "s",
+        key: "k",
+        digest: b"d",
+        keep: MINUTE,
+        repeatable: true,
+    };
     system.begin(request, &replica, NOW).await.unwrap();
-    rusqlite::Connection::open(&path).unwrap().execute("UPDATE idempotency_keys SET owner = NULL", []).unwrap();
-    assert_eq!(system.begin(request, &replica, NOW).await.unwrap(), Begun::InFlight { digest: b"d".into() });
+    rusqlite::Connection::open(&path)
+        .unwrap()
+        .execute("UPDATE idempotency_keys SET owner = NULL", [])
+        .unwrap();
+    assert_eq!(
+        system.begin(request, &replica, NOW).await.unwrap(),
+        Begun::InFlight {
+            digest: b"d".into()
+        }
+    );
 }
 
 #[tokio::test]
@@ -155,7 +217,10 @@ async fn lock_of_a_killed_process_is_removed() {
     let system = System::at(folder.path().join("helmdeck.db"));
     let replica = system.replica().await.unwrap();
     for (number, name) in [(1, "00ff"), (2, "00aa"), (3, "../helmdeck"), (4, "")] {
-        let row = JobRow { owner: name.into(), ..row(&replica, "a", number) };
+        let row = JobRow {
+            owner: name.into(),
+            ..row(&replica, "a", number)
+        };
         assert!(system.add_job(row, 100).await.unwrap());
     }
     // A lock file without a holder, as after kill -9; the others have none.
@@ -166,7 +231,11 @@ async fn lock_of_a_killed_process_is_removed() {
     std::fs::write(folder.path().join("jobs/notes.txt"), "").unwrap();
     let other = System::at(folder.path().join("helmdeck.db"));
     let next = other.replica().await.unwrap();
-    assert_eq!(locks(folder.path()), 3, "the two owners, and what is none of ours");
+    assert_eq!(
+        locks(folder.path()),
+        3,
+        "the two owners, and what is none of ours"
+    );
     assert_ne!(replica.id(), next.id());
     drop(next);
     assert_eq!(locks(folder.path()), 2);
@@ -177,8 +246,10 @@ async fn a_lock_that_cannot_be_looked_at_hides_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let system = System::at(folder.path().join("helmdeck.db"));
     let replica = system.replica().await.unwrap();
-    let [odd, lost] =
-        [(1, "00aa"), (2, "00ff")].map(|(number, name)| JobRow { owner: name.into(), ..row(&replica, "a", number) });
+    let [odd, lost] = [(1, "00aa"), (2, "00ff")].map(|(number, name)| JobRow {
+        owner: name.into(),
+        ..row(&replica, "a", number)
+    });
     for row in [&odd, &lost] {
         assert!(system.add_job(row.clone(), 100).await.unwrap());
     }

@@ -12,7 +12,12 @@ use crate::tokens::{ApiToken, TokenQuery, TokenReach, ancestors_of, ancestors_te
 
 #[async_trait]
 impl TokenRows for Sqlite {
-    async fn insert_token(&self, token: ApiToken, digest: [u8; 32], seal: Option<Vec<u8>>) -> Result<bool> {
+    async fn insert_token(
+        &self,
+        token: ApiToken,
+        digest: [u8; 32],
+        seal: Option<Vec<u8>>,
+    ) -> Result<bool> {
         self.0
             .write(move |db| {
                 let (created_at, expires_at) = (token.created_at.micros(), token.expires_at.map(Timestamp::micros));
@@ -50,7 +55,8 @@ impl TokenRows for Sqlite {
 
     async fn token(&self, id: String) -> Result<Option<TokenRow>> {
         let found = self.0.read(move |db| {
-            let mut find = db.prepare_cached("SELECT * FROM api_tokens, token_state WHERE id = ?1")?;
+            let mut find =
+                db.prepare_cached("SELECT * FROM api_tokens, token_state WHERE id = ?1")?;
             Ok(find.query_row([&id], stored).optional()?)
         });
         Ok(found.await?.flatten())
@@ -80,15 +86,17 @@ impl TokenRows for Sqlite {
     async fn seal_tokens(&self, decide: DecideSeals) -> Result<()> {
         let sealed = self.0.read(move |db| {
             let transaction = Transaction::new_unchecked(db, TransactionBehavior::Immediate)?;
-            let head: Option<Vec<u8>> =
-                transaction.prepare_cached("SELECT head FROM token_state")?.query_row([], |row| row.get(0))?;
+            let head: Option<Vec<u8>> = transaction
+                .prepare_cached("SELECT head FROM token_state")?
+                .query_row([], |row| row.get(0))?;
             let rows = transaction
                 .prepare_cached("SELECT * FROM api_tokens, token_state ORDER BY created_at, id")?
                 .query_map([], stored)?
                 .collect::<rusqlite::Result<_>>()?;
             if let Some(TokenSeals { head, rows }) = decide(head.as_deref(), rows)? {
                 put_head(&transaction, &head)?;
-                let mut seal = transaction.prepare_cached("UPDATE api_tokens SET seal = ?2 WHERE id = ?1")?;
+                let mut seal =
+                    transaction.prepare_cached("UPDATE api_tokens SET seal = ?2 WHERE id = ?1")?;
                 for row in rows {
                     seal.execute(row)?;
                 }
@@ -144,7 +152,13 @@ impl TokenRows for Sqlite {
         Ok(changed.await?.unwrap_or(false))
     }
 
-    async fn revoke_token(&self, id: String, reach: TokenReach, now: Timestamp, next: NextHead) -> Result<bool> {
+    async fn revoke_token(
+        &self,
+        id: String,
+        reach: TokenReach,
+        now: Timestamp,
+        next: NextHead,
+    ) -> Result<bool> {
         let changed = self.0.read(move |db| {
             let (tenant, subject) = reach.caller.unzip();
             end(
@@ -165,7 +179,12 @@ impl TokenRows for Sqlite {
         Ok(changed.await?.unwrap_or(false))
     }
 
-    async fn forget_ended_tokens(&self, tenant: String, subject: String, now: Timestamp) -> Result<(u64, u64)> {
+    async fn forget_ended_tokens(
+        &self,
+        tenant: String,
+        subject: String,
+        now: Timestamp,
+    ) -> Result<(u64, u64)> {
         let forgotten = self.0.read(move |db| {
             let gone = db
                 .prepare_cached(
@@ -195,8 +214,8 @@ impl TokenRows for Sqlite {
     }
 }
 
-/// Ends tokens by a statement that returns them, and writes the next head in the same transaction. Returns whether there
-/// were any.
+/// Ends tokens by a statement that returns them, and writes the next head in the same transaction.
+/// Returns whether there were any.
 fn end(db: &Connection, sql: &str, params: impl Params, next: &NextHead) -> Result<bool> {
     let transaction = Transaction::new_unchecked(db, TransactionBehavior::Immediate)?;
     let ended: Vec<Ended> = transaction
@@ -204,8 +223,9 @@ fn end(db: &Connection, sql: &str, params: impl Params, next: &NextHead) -> Resu
         .query_map(params, |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
     if !ended.is_empty() {
-        let head: Option<Vec<u8>> =
-            transaction.prepare_cached("SELECT head FROM token_state")?.query_row([], |row| row.get(0))?;
+        let head: Option<Vec<u8>> = transaction
+            .prepare_cached("SELECT head FROM token_state")?
+            .query_row([], |row| row.get(0))?;
         if let Some(head) = next(head.as_deref(), &ended) {
             put_head(&transaction, &head)?;
         }
@@ -215,17 +235,26 @@ fn end(db: &Connection, sql: &str, params: impl Params, next: &NextHead) -> Resu
 }
 
 fn put_head(db: &Connection, head: &[u8]) -> Result<()> {
-    db.prepare_cached("UPDATE token_state SET head = ?1, generation = generation + 1")?.execute([head])?;
+    db.prepare_cached("UPDATE token_state SET head = ?1, generation = generation + 1")?
+        .execute([head])?;
     Ok(())
 }
 
 fn stored(found: &Row<'_>) -> rusqlite::Result<TokenRow> {
     let (digest, seal) = (found.get("digest")?, found.get("seal")?);
-    Ok(TokenRow { token: row(found)?, digest, seal, generation: unsigned(found.get("generation")?) })
+    Ok(TokenRow {
+        token: row(found)?,
+        digest,
+        seal,
+        generation: unsigned(found.get("generation")?),
+    })
 }
 
 fn row(row: &Row<'_>) -> rusqlite::Result<ApiToken> {
-    let time = |at: &str| row.get::<_, Option<i64>>(at).map(|micros| micros.map(Timestamp));
+    let time = |at: &str| {
+        row.get::<_, Option<i64>>(at)
+            .map(|micros| micros.map(Timestamp))
+    };
     Ok(ApiToken {
         id: row.get("id")?,
         name: row.get("name")?,

@@ -10,7 +10,12 @@ use crate::transfer::{RESULTS, Row, Table, TableRows, Type, Value};
 
 #[async_trait]
 impl TableRows for Sqlite {
-    async fn rows(&self, table: &'static Table, after: Option<Row>, limit: usize) -> Result<Vec<Row>> {
+    async fn rows(
+        &self,
+        table: &'static Table,
+        after: Option<Row>,
+        limit: usize,
+    ) -> Result<Vec<Row>> {
         let found = self.0.read(move |db| {
             let names = columns(table, table.columns.len());
             let keys = columns(table, table.keys);
@@ -21,10 +26,19 @@ impl TableRows for Sqlite {
             if after.is_some() {
                 wheres.push(format!("({keys}) > ({})", places(table.keys)));
             }
-            let wheres = if wheres.is_empty() { String::new() } else { format!("WHERE {}", wheres.join(" AND ")) };
-            let sql = format!("SELECT {names} FROM {} {wheres} ORDER BY {keys} LIMIT {limit}", table.sqlite);
+            let wheres = if wheres.is_empty() {
+                String::new()
+            } else {
+                format!("WHERE {}", wheres.join(" AND "))
+            };
+            let sql = format!(
+                "SELECT {names} FROM {} {wheres} ORDER BY {keys} LIMIT {limit}",
+                table.sqlite
+            );
             let mut all = db.prepare_cached(&sql)?;
-            let rows = all.query_map(params_from_iter(after.into_iter().flatten()), |found| read(table, found))?;
+            let rows = all.query_map(params_from_iter(after.into_iter().flatten()), |found| {
+                read(table, found)
+            })?;
             Ok(rows.collect::<Result<_, _>>()?)
         });
         Ok(found.await?.unwrap_or_default())
@@ -58,13 +72,25 @@ impl TableRows for Sqlite {
 
 /// Returns the names of the first columns.
 fn columns(table: &Table, count: usize) -> String {
-    let name =
-        |(name, _): &(&'static str, Type)| if *name == "sealed" && table.name == RESULTS { "result" } else { *name };
-    table.columns[..count].iter().map(name).collect::<Vec<_>>().join(", ")
+    let name = |(name, _): &(&'static str, Type)| {
+        if *name == "sealed" && table.name == RESULTS {
+            "result"
+        } else {
+            *name
+        }
+    };
+    table.columns[..count]
+        .iter()
+        .map(name)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn places(count: usize) -> String {
-    (1..=count).map(|number| format!("?{number}")).collect::<Vec<_>>().join(", ")
+    (1..=count)
+        .map(|number| format!("?{number}"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn read(table: &Table, found: &Found<'_>) -> rusqlite::Result<Row> {
@@ -78,7 +104,9 @@ fn read(table: &Table, found: &Found<'_>) -> rusqlite::Result<Row> {
             (_, Type::Int) => Value::Int(found.get(index)?),
             (_, Type::Real) => Value::Real(found.get(index)?),
             // As PostgreSQL can hold it.
-            (_, Type::Text) => Value::Text(found.get::<_, String>(index)?.replace('\0', "\u{FFFD}")),
+            (_, Type::Text) => {
+                Value::Text(found.get::<_, String>(index)?.replace('\0', "\u{FFFD}"))
+            }
             (_, Type::Blob) => Value::Blob(found.get(index)?),
         })
     };

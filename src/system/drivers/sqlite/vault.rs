@@ -13,7 +13,11 @@ use crate::vault::{VaultChange, VaultRow, VaultState, VaultUse};
 #[async_trait]
 impl VaultRows for Sqlite {
     async fn vault_generation(&self) -> Result<u64> {
-        Ok(self.0.read(|db| Ok(state(db)?.generation)).await?.unwrap_or(0))
+        Ok(self
+            .0
+            .read(|db| Ok(state(db)?.generation))
+            .await?
+            .unwrap_or(0))
     }
 
     async fn vault(&self) -> Result<(VaultState, Vec<VaultRow>)> {
@@ -113,7 +117,11 @@ fn state(db: &Connection) -> Result<VaultState> {
     let state = db
         .prepare_cached("SELECT generation, key_id, head FROM vault_state WHERE one = 1")?
         .query_row([], |row| {
-            Ok(VaultState { generation: unsigned(row.get(0)?), key_id: row.get(1)?, head: row.get(2)? })
+            Ok(VaultState {
+                generation: unsigned(row.get(0)?),
+                key_id: row.get(1)?,
+                head: row.get(2)?,
+            })
         })
         .optional()?;
     Ok(state.unwrap_or_default())
@@ -155,7 +163,8 @@ fn apply(db: &Connection, change: &VaultChange) -> Result<()> {
         ))?;
     }
     for name in &change.remove {
-        db.prepare_cached("DELETE FROM vault_credentials WHERE name = ?1")?.execute([name])?;
+        db.prepare_cached("DELETE FROM vault_credentials WHERE name = ?1")?
+            .execute([name])?;
     }
     db.prepare_cached(
         "INSERT INTO vault_state (one, generation, key_id, head) VALUES (1, 1, ?1, ?2)

@@ -6,11 +6,20 @@ use super::*;
 use crate::sync::{Choice, resolve, retry, status};
 
 fn http(status: u16, headers: &[(&str, &str)]) -> HubFault {
-    HubFault::Http(status, headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    HubFault::Http(
+        status,
+        headers
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
+    )
 }
 
 fn add(clone: &Clone, title: &str) -> String {
-    let add = Add { title: title.to_owned(), ..Add::default() };
+    let add = Add {
+        title: title.to_owned(),
+        ..Add::default()
+    };
     clone.project.issues().add(&add).unwrap().issue.linear_id
 }
 
@@ -28,7 +37,16 @@ async fn error_on_second_page_discards_the_batch() {
     clone.sync().pull(&Pull::default()).await.unwrap_err();
     assert_eq!(clone.project.issues().read().unwrap().issues.len(), 0);
     assert!(status(&clone.project).unwrap().failure.is_some());
-    assert_eq!(clone.sync().pull(&Pull::default()).await.unwrap().added.len(), 5);
+    assert_eq!(
+        clone
+            .sync()
+            .pull(&Pull::default())
+            .await
+            .unwrap()
+            .added
+            .len(),
+        5
+    );
     assert_eq!(status(&clone.project).unwrap().failure, None);
 }
 
@@ -40,13 +58,23 @@ async fn limits_keep_every_change_for_later() {
     for fault in [
         http(429, &[("Retry-After", "120")]),
         http(403, &[("Retry-After", "120")]),
-        http(403, &[("X-RateLimit-Remaining", "0"), ("X-RateLimit-Limit", "5000"), ("X-RateLimit-Reset", "1")]),
+        http(
+            403,
+            &[
+                ("X-RateLimit-Remaining", "0"),
+                ("X-RateLimit-Limit", "5000"),
+                ("X-RateLimit-Reset", "1"),
+            ],
+        ),
     ] {
         for _ in 0..9 {
             mock.fail("POST", 0, fault.clone());
         }
         let pushed = clone.push().await;
-        assert!(pushed.stopped.is_some() && pushed.failed.is_empty() && pushed.waiting == 1, "{pushed:?}");
+        assert!(
+            pushed.stopped.is_some() && pushed.failed.is_empty() && pushed.waiting == 1,
+            "{pushed:?}"
+        );
         mock.forget_faults();
         retry(&clone.project).unwrap();
         helmdeck_forge_documents::tracking::Outbox::edit(clone.project.files(), |waiting| {
@@ -74,7 +102,13 @@ async fn server_errors_and_cut_connections_double_nothing() {
         retry(&clone.project).unwrap();
     }
     assert_eq!(clone.push().await.delivered.len(), 1);
-    assert_eq!((mock.with(|store| store.issues.len()), clone.issue("LOCAL-1").linear_id.as_str()), (1, "GH-1"));
+    assert_eq!(
+        (
+            mock.with(|store| store.issues.len()),
+            clone.issue("LOCAL-1").linear_id.as_str()
+        ),
+        (1, "GH-1")
+    );
 }
 
 #[tokio::test]
@@ -85,7 +119,10 @@ async fn a_wrong_token_changes_nothing() {
     for _ in 0..9 {
         mock.fail("GET", 0, http(401, &[]));
     }
-    assert_eq!(clone.sync().push(&Push::default()).await.unwrap_err().code, "E_TRACKER_AUTH");
+    assert_eq!(
+        clone.sync().push(&Push::default()).await.unwrap_err().code,
+        "E_TRACKER_AUTH"
+    );
     mock.forget_faults();
     assert_eq!(status(&clone.project).unwrap().failed.len(), 0);
     assert_eq!(clone.push().await.delivered.len(), 1);
@@ -102,14 +139,31 @@ async fn texts_too_long_or_with_credentials_hold_up_nothing() {
     let clone = Clone::new(&mock);
     clone.sync().pull(&Pull::default()).await.unwrap();
     let text = clone.issue("GH-1").description.unwrap();
-    assert!(text.starts_with("[not taken over: it looks like a credential"), "{text}");
-    let long = Add { title: "Long".into(), description: Some("x".repeat(70_000)), ..Add::default() };
+    assert!(
+        text.starts_with("[not taken over: it looks like a credential"),
+        "{text}"
+    );
+    let long = Add {
+        title: "Long".into(),
+        description: Some("x".repeat(70_000)),
+        ..Add::default()
+    };
     clone.project.issues().add(&long).unwrap();
     add(&clone, "Short");
     let pushed = clone.push().await;
-    assert_eq!((pushed.delivered.len(), pushed.failed.len()), (1, 1), "{pushed:?}");
-    assert!(pushed.failed[0].error.contains("65536 are the most"), "{pushed:?}");
-    assert!(mock.issue(1).body.contains(&leak), "it is not overwritten by the note");
+    assert_eq!(
+        (pushed.delivered.len(), pushed.failed.len()),
+        (1, 1),
+        "{pushed:?}"
+    );
+    assert!(
+        pushed.failed[0].error.contains("65536 are the most"),
+        "{pushed:?}"
+    );
+    assert!(
+        mock.issue(1).body.contains(&leak),
+        "it is not overwritten by the note"
+    );
 }
 
 #[tokio::test]
@@ -127,7 +181,11 @@ async fn two_clones_and_people_end_with_equal_boards() {
     let mut titles = BTreeSet::new();
     let settle = |clone: &Clone, pick: usize| {
         for conflict in status(&clone.project).unwrap().conflicts {
-            let choice = if pick == 0 { Choice::Ours } else { Choice::Theirs };
+            let choice = if pick == 0 {
+                Choice::Ours
+            } else {
+                Choice::Theirs
+            };
             resolve(&clone.project, &conflict.key, conflict.field, &choice).unwrap();
         }
     };
@@ -153,16 +211,34 @@ async fn two_clones_and_people_end_with_equal_boards() {
             }
         } else {
             let issues = clones[who].project.issues();
-            let keys: Vec<String> = issues.read().unwrap().issues.into_iter().map(|issue| issue.linear_id).collect();
+            let keys: Vec<String> = issues
+                .read()
+                .unwrap()
+                .issues
+                .into_iter()
+                .map(|issue| issue.linear_id)
+                .collect();
             if keys.is_empty() || what == 0 {
                 add(&clones[who], &title);
                 titles.insert(title);
             } else {
                 let edit = match what {
-                    1 => EditIssue { description: Some(format!("text {number}")), ..EditIssue::default() },
-                    2 => EditIssue { milestone: Some(["v1", "v2"][number % 2].into()), ..EditIssue::default() },
-                    3 => EditIssue { labels: Some(vec!["ui".into()]), ..EditIssue::default() },
-                    _ => EditIssue { state: Some(["Open", "In Progress"][number % 2].into()), ..EditIssue::default() },
+                    1 => EditIssue {
+                        description: Some(format!("text {number}")),
+                        ..EditIssue::default()
+                    },
+                    2 => EditIssue {
+                        milestone: Some(["v1", "v2"][number % 2].into()),
+                        ..EditIssue::default()
+                    },
+                    3 => EditIssue {
+                        labels: Some(vec!["ui".into()]),
+                        ..EditIssue::default()
+                    },
+                    _ => EditIssue {
+                        state: Some(["Open", "In Progress"][number % 2].into()),
+                        ..EditIssue::default()
+                    },
                 };
                 issues.set(&keys[below(keys.len())], &edit, None).unwrap();
             }
@@ -183,20 +259,44 @@ async fn two_clones_and_people_end_with_equal_boards() {
     let board = |clone: &Clone| {
         let issues = clone.project.issues().read().unwrap().issues.into_iter();
         let card = |issue: helmdeck_forge::issues::Issue| {
-            (issue.linear_id, issue.title, issue.description, issue.state, issue.milestone, issue.labels)
+            (
+                issue.linear_id,
+                issue.title,
+                issue.description,
+                issue.state,
+                issue.milestone,
+                issue.labels,
+            )
         };
         issues.map(card).collect::<Vec<_>>()
     };
     let [one, two] = [board(&clones[0]), board(&clones[1])];
     assert_eq!(one, two);
     let found: BTreeSet<String> = one.iter().map(|card| card.1.clone()).collect();
-    assert_eq!((found.len(), one.len()), (titles.len(), titles.len()), "none is doubled");
+    assert_eq!(
+        (found.len(), one.len()),
+        (titles.len(), titles.len()),
+        "none is doubled"
+    );
     assert_eq!(found, titles, "none is lost");
     for card in &one {
         let number: u64 = card.0.strip_prefix("GH-").unwrap().parse().unwrap();
         let there = mock.issue(number);
-        assert_eq!((&card.1, &card.4), (&there.title, &there.milestone), "{}", card.0);
-        assert_eq!(card.3.as_deref() == Some("In Progress"), there.labels.contains("in progress"), "{}", card.0);
+        assert_eq!(
+            (&card.1, &card.4),
+            (&there.title, &there.milestone),
+            "{}",
+            card.0
+        );
+        assert_eq!(
+            card.3.as_deref() == Some("In Progress"),
+            there.labels.contains("in progress"),
+            "{}",
+            card.0
+        );
     }
-    assert_eq!(mock.with(|store| store.unknown.clone()), Vec::<String>::new());
+    assert_eq!(
+        mock.with(|store| store.unknown.clone()),
+        Vec::<String>::new()
+    );
 }

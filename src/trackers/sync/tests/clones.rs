@@ -22,8 +22,15 @@ struct Added {
 }
 
 fn edit_here(clone: &Clone, number: usize, random: &mut Random, added: &mut Added) {
-    let keys: Vec<String> =
-        clone.project.issues().read().unwrap().issues.into_iter().map(|issue| issue.linear_id).collect();
+    let keys: Vec<String> = clone
+        .project
+        .issues()
+        .read()
+        .unwrap()
+        .issues
+        .into_iter()
+        .map(|issue| issue.linear_id)
+        .collect();
     if keys.is_empty() || random.below(6) == 0 {
         let title = format!("added {number}");
         clone.add(&title);
@@ -33,15 +40,43 @@ fn edit_here(clone: &Clone, number: usize, random: &mut Random, added: &mut Adde
     let key = &keys[random.below(keys.len())];
     let mut issue = clone.issue(key);
     match random.below(4) {
-        0 => clone.set(key, &Edit { description: Some(format!("text {number}")), ..Edit::default() }),
-        1 => clone.set(key, &Edit { priority: Some(u8::try_from(random.below(5)).unwrap()), ..Edit::default() }),
-        2 => clone.set(key, &Edit { state: Some(["Open", "In Progress"][random.below(2)].into()), ..Edit::default() }),
+        0 => clone.set(
+            key,
+            &Edit {
+                description: Some(format!("text {number}")),
+                ..Edit::default()
+            },
+        ),
+        1 => clone.set(
+            key,
+            &Edit {
+                priority: Some(u8::try_from(random.below(5)).unwrap()),
+                ..Edit::default()
+            },
+        ),
+        2 => clone.set(
+            key,
+            &Edit {
+                state: Some(["Open", "In Progress"][random.below(2)].into()),
+                ..Edit::default()
+            },
+        ),
         _ => {
             let text = format!("criterion {number}");
             added.criteria.insert(text.clone());
-            let mut all: Vec<String> = issue.acceptance_criteria.drain(..).map(|one| one.text().to_owned()).collect();
+            let mut all: Vec<String> = issue
+                .acceptance_criteria
+                .drain(..)
+                .map(|one| one.text().to_owned())
+                .collect();
             all.push(text);
-            clone.set(key, &Edit { criteria: Some(all), ..Edit::default() });
+            clone.set(
+                key,
+                &Edit {
+                    criteria: Some(all),
+                    ..Edit::default()
+                },
+            );
         }
     }
 }
@@ -69,7 +104,10 @@ fn edit_there(mock: &Mock, number: usize, random: &mut Random, added: &mut Added
                 let text = format!("criterion {number}");
                 let (body, _) = crate::mark::split(&issue.description);
                 let mut items = crate::describe::split(body).criteria;
-                items.push(helmdeck_forge_documents::tracking::CheckItem { text: text.clone(), done: false });
+                items.push(helmdeck_forge_documents::tracking::CheckItem {
+                    text: text.clone(),
+                    done: false,
+                });
                 issue.description = crate::describe::put(&issue.description, None, Some(&items));
                 added.criteria.insert(text);
             }
@@ -80,7 +118,11 @@ fn edit_there(mock: &Mock, number: usize, random: &mut Random, added: &mut Added
 /// Settles every conflict: an even one with the value here, an odd one with theirs.
 fn settle_conflicts(clone: &Clone, random: &mut Random) {
     for conflict in clone.status().conflicts {
-        let choice = if random.below(2) == 0 { Choice::Ours } else { Choice::Theirs };
+        let choice = if random.below(2) == 0 {
+            Choice::Ours
+        } else {
+            Choice::Theirs
+        };
         resolve(&clone.project, &conflict.key, conflict.field, &choice).unwrap();
     }
 }
@@ -100,7 +142,11 @@ struct Card {
 fn board(clone: &Clone) -> Vec<Card> {
     let issues = clone.project.issues().read().unwrap().issues.into_iter();
     let card = |issue: Issue| Card {
-        criteria: issue.acceptance_criteria.iter().map(|one| one.text().to_owned()).collect(),
+        criteria: issue
+            .acceptance_criteria
+            .iter()
+            .map(|one| one.text().to_owned())
+            .collect(),
         labels: issue.labels.iter().cloned().collect(),
         priority: issue.priority.unwrap_or(0),
         key: issue.linear_id,
@@ -140,14 +186,26 @@ async fn two_clones_and_people_end_with_equal_boards() {
         assert_eq!(one, two, "seed {seed}");
         let theirs = mock.with(|store| store.issues.clone());
         let titles: Vec<String> = one.iter().map(|issue| issue.title.clone()).collect();
-        assert_eq!(titles.iter().cloned().collect::<BTreeSet<_>>(), added.titles, "none is lost");
+        assert_eq!(
+            titles.iter().cloned().collect::<BTreeSet<_>>(),
+            added.titles,
+            "none is lost"
+        );
         assert_eq!(titles.len(), added.titles.len(), "none is doubled");
         assert_eq!(theirs.len(), titles.len());
-        let criteria: BTreeSet<String> = one.iter().flat_map(|issue| issue.criteria.clone()).collect();
+        let criteria: BTreeSet<String> = one
+            .iter()
+            .flat_map(|issue| issue.criteria.clone())
+            .collect();
         assert_eq!(criteria, added.criteria);
         for issue in &theirs {
             let here = one.iter().find(|here| here.key == issue.key).unwrap();
-            let labels = issue.labels.iter().filter(|label| *label != "Task").cloned().collect();
+            let labels = issue
+                .labels
+                .iter()
+                .filter(|label| *label != "Task")
+                .cloned()
+                .collect();
             assert_eq!(
                 (&here.title, here.priority, here.labels.clone()),
                 (&issue.title, issue.priority, labels),
@@ -158,9 +216,17 @@ async fn two_clones_and_people_end_with_equal_boards() {
         let asked = mock.asked().len();
         for clone in &clones {
             let (pulled, pushed) = clone.sync().sync(&Pull::default()).await.unwrap();
-            assert_eq!((pulled.changed, pushed), (Vec::new(), Pushed::default()), "it is quiet");
+            assert_eq!(
+                (pulled.changed, pushed),
+                (Vec::new(), Pushed::default()),
+                "it is quiet"
+            );
         }
-        assert!(mock.asked()[asked..].iter().all(|asked| matches!(asked.operation.as_str(), "Issues" | "Comments")));
+        assert!(
+            mock.asked()[asked..]
+                .iter()
+                .all(|asked| matches!(asked.operation.as_str(), "Issues" | "Comments"))
+        );
         conforms(&mock);
     }
 }
@@ -171,7 +237,10 @@ async fn one_issue_in_two_clones_is_created_once() {
     let clones = [Clone::new(&mock), Clone::new(&mock)];
     clones[0].add("Shared");
     // As if git had carried the file.
-    let file = format!(".forge/linear/issues/{}.json", clones[0].issue("LOCAL-1").stem());
+    let file = format!(
+        ".forge/linear/issues/{}.json",
+        clones[0].issue("LOCAL-1").stem()
+    );
     let text = std::fs::read(clones[0].project.root().join(&file)).unwrap();
     std::fs::create_dir_all(clones[1].project.root().join(".forge/linear/issues")).unwrap();
     std::fs::write(clones[1].project.root().join(&file), text).unwrap();
@@ -182,7 +251,10 @@ async fn one_issue_in_two_clones_is_created_once() {
     clones[1].pull().await;
     assert_eq!(mock.with(|store| store.issues.len()), 1);
     assert_eq!(
-        (clones[1].issue("LOCAL-1").linear_id.as_str(), clones[1].issue("SX9-1").title.as_str()),
+        (
+            clones[1].issue("LOCAL-1").linear_id.as_str(),
+            clones[1].issue("SX9-1").title.as_str()
+        ),
         ("SX9-1", "Renamed")
     );
     conforms(&mock);
@@ -197,9 +269,16 @@ async fn a_new_clone_knows_what_another_one_synchronised() {
     let second = Clone::new(&mock);
     let folder = second.project.root().join(".forge/linear/issues");
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::copy(first.project.root().join(".forge/linear/issues/SX9-1.json"), folder.join("SX9-1.json")).unwrap();
+    std::fs::copy(
+        first.project.root().join(".forge/linear/issues/SX9-1.json"),
+        folder.join("SX9-1.json"),
+    )
+    .unwrap();
     mock.with(|store| store.edit("SX9-1", |issue| issue.title = "Theirs".into()));
     let pulled = second.pull().await;
-    assert_eq!((pulled.conflicts, second.issue("SX9-1").title.as_str()), (0, "Theirs"));
+    assert_eq!(
+        (pulled.conflicts, second.issue("SX9-1").title.as_str()),
+        (0, "Theirs")
+    );
     conforms(&mock);
 }

@@ -6,7 +6,10 @@ use helmdeck_testkit::linear::Fault;
 use super::*;
 
 fn http(status: u16, retry: &[(&str, &str)]) -> Fault {
-    let headers = retry.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let headers = retry
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
     Fault::Http(status, headers, String::new())
 }
 
@@ -35,17 +38,30 @@ async fn a_used_up_quota_keeps_every_change_for_later() {
     let mock = Mock::start();
     let clone = Clone::new(&mock);
     clone.add("One");
-    for fault in [Fault::Code("RATELIMITED".into()), http(429, &[("Retry-After", "120")])] {
+    for fault in [
+        Fault::Code("RATELIMITED".into()),
+        http(429, &[("Retry-After", "120")]),
+    ] {
         for _ in 0..9 {
             mock.fail("Create", 0, fault.clone());
         }
         let pushed = clone.push().await;
-        assert!(pushed.stopped.is_some() && pushed.failed.is_empty() && pushed.waiting == 1, "{pushed:?}");
+        assert!(
+            pushed.stopped.is_some() && pushed.failed.is_empty() && pushed.waiting == 1,
+            "{pushed:?}"
+        );
         let status = clone.status();
-        assert_eq!((status.failed.len(), mock.with(|store| store.issues.len())), (0, 0));
+        assert_eq!(
+            (status.failed.len(), mock.with(|store| store.issues.len())),
+            (0, 0)
+        );
         mock.forget_faults();
     }
-    assert_eq!(clone.push().await.delivered, Vec::new(), "it waits as long as it was asked to");
+    assert_eq!(
+        clone.push().await.delivered,
+        Vec::new(),
+        "it waits as long as it was asked to"
+    );
     clone.clock.advance(Duration::from_secs(121));
     assert_eq!(clone.push().await.delivered.len(), 1);
     conforms(&mock);
@@ -64,7 +80,13 @@ async fn three_failures_are_reported_and_retried() {
         clone.clock.advance(Duration::from_secs(600));
     }
     assert_eq!(clone.push().await.delivered.len(), 1);
-    assert_eq!((clone.status().failed.len(), mock.with(|store| store.issues.len())), (0, 1));
+    assert_eq!(
+        (
+            clone.status().failed.len(),
+            mock.with(|store| store.issues.len())
+        ),
+        (0, 1)
+    );
     conforms(&mock);
 }
 
@@ -83,15 +105,26 @@ async fn a_connection_cut_after_the_write_doubles_nothing() {
     mock.with(|store| store.edit("SX9-1", |issue| issue.title = "Edited meanwhile".into()));
     clone.clock.advance(Duration::from_secs(600));
     let pushed = clone.push().await;
-    assert_eq!((pushed.failed.len(), pushed.waiting, pushed.conflicts), (0, 0, 0), "{pushed:?}");
+    assert_eq!(
+        (pushed.failed.len(), pushed.waiting, pushed.conflicts),
+        (0, 0, 0),
+        "{pushed:?}"
+    );
     assert_eq!(mock.with(|store| store.issues.len()), 1);
-    assert_eq!(clone.issue("SX9-1").title, "Edited meanwhile", "the edit of people is not undone");
+    assert_eq!(
+        clone.issue("SX9-1").title,
+        "Edited meanwhile",
+        "the edit of people is not undone"
+    );
     clone.set("SX9-1", &titled("Again"));
     mock.fail("Update", 0, Fault::CutAfter);
     clone.push().await;
     clone.clock.advance(Duration::from_secs(600));
     clone.push().await;
-    assert_eq!((mock.issue("SX9-1").title.as_str(), clone.status().waiting), ("Again", 0));
+    assert_eq!(
+        (mock.issue("SX9-1").title.as_str(), clone.status().waiting),
+        ("Again", 0)
+    );
     conforms(&mock);
 }
 
@@ -107,11 +140,20 @@ async fn created_issue_seen_by_pull_is_recognised() {
     clone.push().await;
     mock.forget_faults();
     let pulled = clone.pull().await;
-    assert_eq!((pulled.added.len(), pulled.renamed), (0, vec![("LOCAL-1".to_owned(), "SX9-1".to_owned())]));
+    assert_eq!(
+        (pulled.added.len(), pulled.renamed),
+        (0, vec![("LOCAL-1".to_owned(), "SX9-1".to_owned())])
+    );
     clone.clock.advance(Duration::from_secs(600));
     let pushed = clone.push().await;
     assert_eq!((pushed.failed.len(), pushed.waiting), (0, 0), "{pushed:?}");
-    assert_eq!((mock.with(|store| store.issues.len()), clone.project.issues().read().unwrap().issues.len()), (1, 1));
+    assert_eq!(
+        (
+            mock.with(|store| store.issues.len()),
+            clone.project.issues().read().unwrap().issues.len()
+        ),
+        (1, 1)
+    );
     conforms(&mock);
 }
 
@@ -158,15 +200,39 @@ async fn what_the_tracker_refuses_holds_up_nothing_else() {
     // The limit counts what is added to a description too.
     clone.set(
         &long,
-        &Edit { description: Some("x".repeat(249_990)), criteria: Some(vec!["y".repeat(100)]), ..Edit::default() },
+        &Edit {
+            description: Some("x".repeat(249_990)),
+            criteria: Some(vec!["y".repeat(100)]),
+            ..Edit::default()
+        },
     );
     let pushed = clone.push().await;
-    assert_eq!((pushed.delivered.len(), pushed.failed.len(), pushed.failed[0].retried), (1, 1, false));
-    assert!(pushed.failed[0].error.contains("250000 are the most"), "{pushed:?}");
+    assert_eq!(
+        (
+            pushed.delivered.len(),
+            pushed.failed.len(),
+            pushed.failed[0].retried
+        ),
+        (1, 1, false)
+    );
+    assert!(
+        pushed.failed[0].error.contains("250000 are the most"),
+        "{pushed:?}"
+    );
     assert_eq!(clone.status().failed[0].issue, long);
-    clone.set(&long, &Edit { description: Some("short".into()), ..Edit::default() });
+    clone.set(
+        &long,
+        &Edit {
+            description: Some("short".into()),
+            ..Edit::default()
+        },
+    );
     let pushed = clone.push().await;
-    assert_eq!((pushed.delivered.len(), pushed.waiting), (1, 0), "a change of the issue is a new attempt: {pushed:?}");
+    assert_eq!(
+        (pushed.delivered.len(), pushed.waiting),
+        (1, 0),
+        "a change of the issue is a new attempt: {pushed:?}"
+    );
     conforms(&mock);
 }
 
@@ -176,15 +242,37 @@ async fn names_without_a_counterpart_are_refused_with_the_setting() {
     mock.with(|store| store.add("First"));
     let clone = Clone::new(&mock);
     clone.pull().await;
-    clone.set("SX9-1", &Edit { state: Some("Waiting".into()), ..Edit::default() });
+    clone.set(
+        "SX9-1",
+        &Edit {
+            state: Some("Waiting".into()),
+            ..Edit::default()
+        },
+    );
     let pushed = clone.push().await;
-    assert!(pushed.failed[0].error.contains("[linear.states]"), "{pushed:?}");
-    assert_eq!(clone.push().await.failed.len(), 0, "it fails the same way until a person changes something");
+    assert!(
+        pushed.failed[0].error.contains("[linear.states]"),
+        "{pushed:?}"
+    );
+    assert_eq!(
+        clone.push().await.failed.len(),
+        0,
+        "it fails the same way until a person changes something"
+    );
     assert_eq!(retry(&clone.project).unwrap(), 1);
     assert_eq!(clone.push().await.failed.len(), 1);
     assert_eq!(give_up(&clone.project, "SX9-1").unwrap().len(), 1);
-    assert_eq!(give_up(&clone.project, "SX9-1").unwrap_err().category, helmdeck_forge::Category::NotFound);
-    assert_eq!((clone.issue("SX9-1").state.as_deref(), clone.status().waiting), (Some("Open"), 0));
+    assert_eq!(
+        give_up(&clone.project, "SX9-1").unwrap_err().category,
+        helmdeck_forge::Category::NotFound
+    );
+    assert_eq!(
+        (
+            clone.issue("SX9-1").state.as_deref(),
+            clone.status().waiting
+        ),
+        (Some("Open"), 0)
+    );
     assert_eq!(clone.push().await, Pushed::default());
 }
 
@@ -198,11 +286,18 @@ async fn credentials_in_a_tracker_stay_there() {
         store.edit(&key, |issue| issue.description = format!("use {leak}"));
     });
     let clone = Clone::new(&mock);
-    assert_eq!(clone.pull().await.added.len(), 2, "the rest of the batch is taken");
+    assert_eq!(
+        clone.pull().await.added.len(),
+        2,
+        "the rest of the batch is taken"
+    );
     assert!(!clone.texts().contains(&leak));
     clone.set("SX9-1", &titled("Ours"));
     clone.push().await;
-    assert!(mock.issue("SX9-1").description.contains(&leak), "it is not overwritten by the note");
+    assert!(
+        mock.issue("SX9-1").description.contains(&leak),
+        "it is not overwritten by the note"
+    );
     conforms(&mock);
 }
 
@@ -211,8 +306,18 @@ fn a_full_outbox_refuses_and_drops_nothing() {
     let clone = Clone::new(&Mock::start());
     let files = clone.project.files();
     let now = clone.project.environment().now();
-    let operation = |number: usize| Operation::new(format!("op {number}"), OperationKind::Comment, "SX9-1".into(), now);
-    Outbox::edit(files, |waiting| waiting.extend((0..MAX_WAITING).map(operation))).unwrap();
+    let operation = |number: usize| {
+        Operation::new(
+            format!("op {number}"),
+            OperationKind::Comment,
+            "SX9-1".into(),
+            now,
+        )
+    };
+    Outbox::edit(files, |waiting| {
+        waiting.extend((0..MAX_WAITING).map(operation))
+    })
+    .unwrap();
     let error = Outbox::edit(files, |waiting| waiting.push(operation(MAX_WAITING))).unwrap_err();
     assert_eq!(error.code, "E_OUTBOX_FULL");
     assert_eq!(clone.status().waiting, MAX_WAITING);

@@ -18,8 +18,14 @@ const LIMIT: usize = 50;
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/project/artifacts", page_at(|visit| Box::pin(list(visit))))
-        .route("/ui/project/artifacts/{name}/download", page_at(|visit| Box::pin(download(visit))))
+        .route(
+            "/ui/project/artifacts",
+            page_at(|visit| Box::pin(list(visit))),
+        )
+        .route(
+            "/ui/project/artifacts/{name}/download",
+            page_at(|visit| Box::pin(download(visit))),
+        )
 }
 
 answer! {
@@ -63,11 +69,18 @@ struct ArtifactsPage {
 
 crate::frame::framed!(ArtifactsPage);
 
-async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn list(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let filter = state.query(&["kind", "name", "after"]);
-        let list = ui.rest.get(&caller, &format!("{API}/artifacts?limit={LIMIT}{filter}")).await?;
+        let list = ui
+            .rest
+            .get(&caller, &format!("{API}/artifacts?limit={LIMIT}{filter}"))
+            .await?;
         Ok(page(&ArtifactsPage {
             frame: live_frame("Artifacts", &ui, &caller),
             top: Top::new(Tab::Artifacts, &state, &ui, &caller),
@@ -81,8 +94,15 @@ async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
 }
 
 /// Sends an artifact as the REST route does: as an attachment, never rendered.
-async fn download(Visit { ui, caller, path, .. }: Visit) -> Response {
-    let route = format!("{API}/artifacts/{}/bytes", segment(super::super::path_value(&path, "name")));
+async fn download(
+    Visit {
+        ui, caller, path, ..
+    }: Visit,
+) -> Response {
+    let route = format!(
+        "{API}/artifacts/{}/bytes",
+        segment(super::super::path_value(&path, "name"))
+    );
     match ui.rest.open(&caller, Method::GET, &route, None).await {
         Ok(response) if response.status().is_success() => response,
         Ok(response) => {
@@ -90,6 +110,11 @@ async fn download(Visit { ui, caller, path, .. }: Visit) -> Response {
             let detail = "this artifact is not in this clone, or its file is damaged: `helmdeck forge artifact list`";
             trouble(&ui, &caller, Tab::Artifacts, &Failure::new(status, detail))
         }
-        Err(_) => trouble(&ui, &caller, Tab::Artifacts, &Failure::new(StatusCode::NOT_FOUND, "no such artifact")),
+        Err(_) => trouble(
+            &ui,
+            &caller,
+            Tab::Artifacts,
+            &Failure::new(StatusCode::NOT_FOUND, "no such artifact"),
+        ),
     }
 }

@@ -17,8 +17,14 @@ const LIMIT: usize = 50;
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/project/checkpoints", page_at(|visit| Box::pin(list(visit))))
-        .route("/ui/project/checkpoints/{name}", page_at(|visit| Box::pin(show(visit))))
+        .route(
+            "/ui/project/checkpoints",
+            page_at(|visit| Box::pin(list(visit))),
+        )
+        .route(
+            "/ui/project/checkpoints/{name}",
+            page_at(|visit| Box::pin(show(visit))),
+        )
 }
 
 answer! {
@@ -69,12 +75,26 @@ struct CheckpointsPage {
 
 crate::frame::framed!(CheckpointsPage);
 
-async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn list(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
-        let list = ui.rest.get(&caller, &format!("{API}/checkpoints?limit={LIMIT}{}", state.query(&["after"]))).await?;
+        let list = ui
+            .rest
+            .get(
+                &caller,
+                &format!("{API}/checkpoints?limit={LIMIT}{}", state.query(&["after"])),
+            )
+            .await?;
         let frame = live_frame("Checkpoints", &ui, &caller);
-        Ok(page(&CheckpointsPage { frame, top: Top::new(Tab::Checkpoints, &state, &ui, &caller), list }))
+        Ok(page(&CheckpointsPage {
+            frame,
+            top: Top::new(Tab::Checkpoints, &state, &ui, &caller),
+            list,
+        }))
     };
     answered(&ui, &caller, Tab::Checkpoints, answer.await)
 }
@@ -149,14 +169,30 @@ struct CheckpointPage<'a> {
 
 crate::frame::framed!(CheckpointPage<'_>);
 
-async fn show(Visit { ui, caller, path, query, .. }: Visit) -> Response {
+async fn show(
+    Visit {
+        ui,
+        caller,
+        path,
+        query,
+        ..
+    }: Visit,
+) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
-        let route = format!("{API}/checkpoints/{}", segment(super::super::path_value(&path, "name")));
+        let route = format!(
+            "{API}/checkpoints/{}",
+            segment(super::super::path_value(&path, "name"))
+        );
         let checkpoint: Checkpoint = ui.rest.get(&caller, &route).await?;
         let below = state.query(&["path"]);
-        let diff: Result<Diff, Failure> =
-            ui.rest.get(&caller, &format!("{route}/diff?{}", below.trim_start_matches('&'))).await;
+        let diff: Result<Diff, Failure> = ui
+            .rest
+            .get(
+                &caller,
+                &format!("{route}/diff?{}", below.trim_start_matches('&')),
+            )
+            .await;
         let (diff, trouble) = match diff {
             Ok(diff) => (Some(diff), String::new()),
             Err(failure) => (None, failure.detail),
@@ -166,7 +202,10 @@ async fn show(Visit { ui, caller, path, query, .. }: Visit) -> Response {
             top: Top::new(Tab::Checkpoints, &state, &ui, &caller),
             checkpoint,
             path: state.get("path").to_owned(),
-            lines: diff.as_ref().map(|diff| lines(&diff.text)).unwrap_or_default(),
+            lines: diff
+                .as_ref()
+                .map(|diff| lines(&diff.text))
+                .unwrap_or_default(),
             diff: diff.as_ref(),
             trouble,
         }))
@@ -182,6 +221,11 @@ mod tests {
     fn lines_of_a_difference_have_their_kind() {
         let text = "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-one\n+two\n same\n--- not a head\n";
         let kinds: Vec<_> = lines(text).iter().map(|line| line.class).collect();
-        assert_eq!(kinds, ["head", "head", "head", "hunk", "deleted", "added", "same", "deleted"]);
+        assert_eq!(
+            kinds,
+            [
+                "head", "head", "head", "hunk", "deleted", "added", "same", "deleted"
+            ]
+        );
     }
 }

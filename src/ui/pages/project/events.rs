@@ -65,10 +65,17 @@ struct EventsPage {
 
 crate::frame::framed!(EventsPage);
 
-async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn list(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
-        let route = format!("{API}/events?limit={LIMIT}{}", state.query(&["session", "after"]));
+        let route = format!(
+            "{API}/events?limit={LIMIT}{}",
+            state.query(&["session", "after"])
+        );
         let mut tail: Tail = ui.rest.get(&caller, &route).await?;
         tail.events.reverse();
         Ok(page(&EventsPage {

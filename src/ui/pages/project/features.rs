@@ -19,7 +19,10 @@ const LIMIT: usize = 100;
 const COLUMNS: [(&str, &[&str]); 6] = [
     ("Not begun", &["not_implemented"]),
     ("In progress", &["in_progress"]),
-    ("Does not work", &["regressed", "failing", "unverified_pass"]),
+    (
+        "Does not work",
+        &["regressed", "failing", "unverified_pass"],
+    ),
     ("Blocked", &["blocked"]),
     ("Passing", &["passing", "passing_stale"]),
     ("For later", &["deferred"]),
@@ -27,8 +30,14 @@ const COLUMNS: [(&str, &[&str]); 6] = [
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/project/features", page_at(|visit| Box::pin(list(visit))))
-        .route("/ui/project/features/{feature}/status", form_at(|post| Box::pin(set(post))))
+        .route(
+            "/ui/project/features",
+            page_at(|visit| Box::pin(list(visit))),
+        )
+        .route(
+            "/ui/project/features/{feature}/status",
+            form_at(|post| Box::pin(set(post))),
+        )
 }
 
 answer! {
@@ -109,14 +118,21 @@ impl Feature {
     }
 
     fn evidence_path(&self) -> Option<String> {
-        Some(format!("/ui/project/artifacts/{}/download", segment(self.evidence.as_deref()?)))
+        Some(format!(
+            "/ui/project/artifacts/{}/download",
+            segment(self.evidence.as_deref()?)
+        ))
     }
 
     /// Returns what it waits for.
     fn blockers(&self) -> String {
         match &self.blocked_by {
             Some(Value::String(text)) => text.clone(),
-            Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "),
+            Some(Value::Array(all)) => all
+                .iter()
+                .filter_map(Value::as_str)
+                .collect::<Vec<_>>()
+                .join(", "),
             _ => String::new(),
         }
     }
@@ -131,8 +147,9 @@ struct Column {
 fn columns(mut items: Vec<Item>) -> Vec<Column> {
     let mut columns = Vec::new();
     for (name, standings) in COLUMNS {
-        let (here, rest): (Vec<Item>, Vec<Item>) =
-            items.into_iter().partition(|item| standings.contains(&item.standing.as_str()));
+        let (here, rest): (Vec<Item>, Vec<Item>) = items
+            .into_iter()
+            .partition(|item| standings.contains(&item.standing.as_str()));
         items = rest;
         if !here.is_empty() {
             columns.push(Column { name, items: here });
@@ -140,7 +157,10 @@ fn columns(mut items: Vec<Item>) -> Vec<Column> {
     }
     // A standing that a newer server knows.
     if !items.is_empty() {
-        columns.push(Column { name: "Other", items });
+        columns.push(Column {
+            name: "Other",
+            items,
+        });
     }
     columns
 }
@@ -163,16 +183,26 @@ struct FeaturesPage {
 
 crate::frame::framed!(FeaturesPage);
 
-async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn list(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
-        let route = format!("{API}/features?limit={LIMIT}{}", state.query(&["standing", "after"]));
+        let route = format!(
+            "{API}/features?limit={LIMIT}{}",
+            state.query(&["standing", "after"])
+        );
         let list: FeatureList = ui.rest.get(&caller, &route).await?;
         Ok(page(&FeaturesPage {
             frame: live_frame("Features", &ui, &caller),
             top: Top::new(Tab::Features, &state, &ui, &caller),
             standing: state.get("standing").to_owned(),
-            standings: COLUMNS.iter().flat_map(|(_, standings)| standings.iter().copied()).collect(),
+            standings: COLUMNS
+                .iter()
+                .flat_map(|(_, standings)| standings.iter().copied())
+                .collect(),
             statuses: [
                 ("not_implemented", "not begun"),
                 ("in_progress", "in progress"),
@@ -198,5 +228,12 @@ async fn set(Post { ui, path, sent }: Post) -> Response {
         body["reason"] = reason.into();
     }
     let answer = change(&ui, &sent, &format!("features/{id}"), &body).await;
-    changed(&ui, &sent, Tab::Features, "/ui/project/features", "The status was changed.", answer)
+    changed(
+        &ui,
+        &sent,
+        Tab::Features,
+        "/ui/project/features",
+        "The status was changed.",
+        answer,
+    )
 }

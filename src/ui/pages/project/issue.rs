@@ -18,11 +18,26 @@ use crate::shown::Time;
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/project/issues/{issue}", page_at(|visit| Box::pin(show(visit))))
-        .route("/ui/project/issues/{issue}/set", form_at(|post| Box::pin(set(post))))
-        .route("/ui/project/issues/{issue}/check", form_at(|post| Box::pin(check(post))))
-        .route("/ui/project/issues/{issue}/comment", form_at(|post| Box::pin(comment(post))))
-        .route("/ui/project/issues/{issue}/done", form_at(|post| Box::pin(close(post))))
+        .route(
+            "/ui/project/issues/{issue}",
+            page_at(|visit| Box::pin(show(visit))),
+        )
+        .route(
+            "/ui/project/issues/{issue}/set",
+            form_at(|post| Box::pin(set(post))),
+        )
+        .route(
+            "/ui/project/issues/{issue}/check",
+            form_at(|post| Box::pin(check(post))),
+        )
+        .route(
+            "/ui/project/issues/{issue}/comment",
+            form_at(|post| Box::pin(comment(post))),
+        )
+        .route(
+            "/ui/project/issues/{issue}/done",
+            form_at(|post| Box::pin(close(post))),
+        )
 }
 
 answer! {
@@ -71,12 +86,19 @@ impl Issue {
 
     /// Returns the earlier keys, without the marks of local ones.
     fn earlier(&self) -> impl Iterator<Item = &str> {
-        self.aliases.iter().map(|alias| alias.match_indices('-').nth(1).map_or(&alias[..], |(end, _)| &alias[..end]))
+        self.aliases.iter().map(|alias| {
+            alias
+                .match_indices('-')
+                .nth(1)
+                .map_or(&alias[..], |(end, _)| &alias[..end])
+        })
     }
 
     /// Returns the address at the tracker, if it is one that a browser may follow.
     fn link(&self) -> Option<&str> {
-        self.url.as_deref().filter(|url| url.starts_with("https://"))
+        self.url
+            .as_deref()
+            .filter(|url| url.starts_with("https://"))
     }
 
     fn form(&self, action: &str) -> String {
@@ -96,7 +118,11 @@ impl Issue {
 #[derive(Debug)]
 enum Criterion {
     Text(String),
-    Checked { text: String, done: bool, evidence: Option<String> },
+    Checked {
+        text: String,
+        done: bool,
+        evidence: Option<String>,
+    },
 }
 
 impl Read for Criterion {
@@ -105,8 +131,15 @@ impl Read for Criterion {
             return Ok(Self::Text(text.to_owned()));
         }
         let members = json::object(value)?;
-        let (text, done) = (json::member(members, "text")?, json::member(members, "done")?);
-        Ok(Self::Checked { text, done, evidence: json::member(members, "evidence")? })
+        let (text, done) = (
+            json::member(members, "text")?,
+            json::member(members, "done")?,
+        );
+        Ok(Self::Checked {
+            text,
+            done,
+            evidence: json::member(members, "evidence")?,
+        })
     }
 }
 
@@ -123,7 +156,10 @@ impl Criterion {
 
     fn evidence(&self) -> &str {
         match self {
-            Self::Checked { evidence: Some(evidence), .. } => evidence,
+            Self::Checked {
+                evidence: Some(evidence),
+                ..
+            } => evidence,
             _ => "",
         }
     }
@@ -172,26 +208,61 @@ struct IssuePage {
 
 crate::frame::framed!(IssuePage);
 
-async fn show(Visit { ui, caller, path, query, .. }: Visit) -> Response {
+async fn show(
+    Visit {
+        ui,
+        caller,
+        path,
+        query,
+        ..
+    }: Visit,
+) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
-        let route = format!("{API}/issues/{}", segment(super::super::path_value(&path, "issue")));
+        let route = format!(
+            "{API}/issues/{}",
+            segment(super::super::path_value(&path, "issue"))
+        );
         let shown: Shown = ui.rest.get(&caller, &route).await?;
         Ok(page(&IssuePage {
-            frame: frame(&format!("{} {}", shown.issue.linear_id, shown.issue.title), &ui, &caller),
+            frame: frame(
+                &format!("{} {}", shown.issue.linear_id, shown.issue.title),
+                &ui,
+                &caller,
+            ),
             top: Top::new(Tab::Issues, &state, &ui, &caller),
             shown,
-            priorities: [(0, "none"), (1, "urgent"), (2, "high"), (3, "normal"), (4, "low")],
+            priorities: [
+                (0, "none"),
+                (1, "urgent"),
+                (2, "high"),
+                (3, "normal"),
+                (4, "low"),
+            ],
         }))
     };
     answered(&ui, &caller, Tab::Issues, answer.await)
 }
 
 /// Sends a change of an issue, and leads back to it.
-async fn send(ui: &Ui, path: &PathParams, sent: &Sent, action: &str, body: serde_json::Value, said: &str) -> Response {
+async fn send(
+    ui: &Ui,
+    path: &PathParams,
+    sent: &Sent,
+    action: &str,
+    body: serde_json::Value,
+    said: &str,
+) -> Response {
     let key = segment(super::super::path_value(path, "issue"));
     let answer = change(ui, sent, &format!("issues/{key}{action}"), &body).await;
-    changed(ui, sent, Tab::Issues, &format!("/ui/project/issues/{key}"), said, answer)
+    changed(
+        ui,
+        sent,
+        Tab::Issues,
+        &format!("/ui/project/issues/{key}"),
+        said,
+        answer,
+    )
 }
 
 async fn set(Post { ui, path, sent }: Post) -> Response {
@@ -212,7 +283,8 @@ async fn set(Post { ui, path, sent }: Post) -> Response {
 }
 
 async fn check(Post { ui, path, sent }: Post) -> Response {
-    let mut mark = json!({ "criterion": sent.value("criterion"), "done": sent.value("done") == "true" });
+    let mut mark =
+        json!({ "criterion": sent.value("criterion"), "done": sent.value("done") == "true" });
     if let Some(evidence) = sent.get("evidence") {
         mark["evidence"] = evidence.into();
     }
@@ -222,11 +294,20 @@ async fn check(Post { ui, path, sent }: Post) -> Response {
 
 async fn comment(Post { ui, path, sent }: Post) -> Response {
     let body = json!({ "text": text(&sent, "text") });
-    send(&ui, &path, &sent, "/comments", body, "The comment was added.").await
+    send(
+        &ui,
+        &path,
+        &sent,
+        "/comments",
+        body,
+        "The comment was added.",
+    )
+    .await
 }
 
 async fn close(Post { ui, path, sent }: Post) -> Response {
-    let mut body = json!({ "if_match": sent.value("etag"), "cancelled": sent.value("cancelled") == "true" });
+    let mut body =
+        json!({ "if_match": sent.value("etag"), "cancelled": sent.value("cancelled") == "true" });
     for (field, member) in [("anyway", "anyway"), ("why", "why")] {
         if sent.get(field).is_some() {
             body[member] = text(&sent, field).into();

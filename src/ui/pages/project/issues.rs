@@ -84,14 +84,22 @@ struct Column {
     items: Vec<Item>,
 }
 
-/// Sorts issues into columns: `Open` first, states that end an issue last, others in the order of their first issue.
+/// Sorts issues into columns: `Open` first, states that end an issue last, others in the order of
+/// their first issue.
 fn columns(items: Vec<Item>) -> Vec<Column> {
     let mut columns: Vec<Column> = Vec::new();
     for item in items {
-        let state = item.issue.state.clone().unwrap_or_else(|| "No state".to_owned());
+        let state = item
+            .issue
+            .state
+            .clone()
+            .unwrap_or_else(|| "No state".to_owned());
         match columns.iter_mut().find(|column| column.state == state) {
             Some(column) => column.items.push(item),
-            None => columns.push(Column { state, items: vec![item] }),
+            None => columns.push(Column {
+                state,
+                items: vec![item],
+            }),
         }
     }
     columns.sort_by_key(|column| {
@@ -117,16 +125,29 @@ struct IssuesPage {
 
 crate::frame::framed!(IssuesPage);
 
-async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn list(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
-        let route = format!("{API}/issues?limit={LIMIT}{}", state.query(&["scope", "after"]));
+        let route = format!(
+            "{API}/issues?limit={LIMIT}{}",
+            state.query(&["scope", "after"])
+        );
         let list: IssueList = ui.rest.get(&caller, &route).await?;
         Ok(page(&IssuesPage {
             frame: live_frame("Issues", &ui, &caller),
             top: Top::new(Tab::Issues, &state, &ui, &caller),
             scope: state.get("scope").to_owned(),
-            scopes: [("", "Open"), ("ready", "Ready"), ("mine", "Mine"), ("done", "Done"), ("all", "All")],
+            scopes: [
+                ("", "Open"),
+                ("ready", "Ready"),
+                ("mine", "Mine"),
+                ("done", "Done"),
+                ("all", "All"),
+            ],
             counts: list.counts,
             shown: list.items.len() as u64,
             columns: columns(list.items),
@@ -143,16 +164,25 @@ mod tests {
     use crate::json;
 
     fn item(state: &str, over: bool) -> Item {
-        let text =
-            format!(r#"{{"over":{over},"ready":false,"issue":{{"linear_id":"A-1","title":"t","state":"{state}"}}}}"#);
+        let text = format!(
+            r#"{{"over":{over},"ready":false,"issue":{{"linear_id":"A-1","title":"t","state":"{state}"}}}}"#
+        );
         json::from_slice(text.as_bytes()).unwrap()
     }
 
     #[test]
     fn open_issues_come_first_and_done_last() {
-        let all = vec![item("Done", true), item("In Progress", false), item("Open", false), item("Done", true)];
+        let all = vec![
+            item("Done", true),
+            item("In Progress", false),
+            item("Open", false),
+            item("Done", true),
+        ];
         let columns = columns(all);
-        let names: Vec<_> = columns.iter().map(|column| (column.state.as_str(), column.items.len())).collect();
+        let names: Vec<_> = columns
+            .iter()
+            .map(|column| (column.state.as_str(), column.items.len()))
+            .collect();
         assert_eq!(names, [("Open", 1), ("In Progress", 1), ("Done", 2)]);
     }
 }

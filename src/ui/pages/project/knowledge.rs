@@ -21,10 +21,22 @@ const LIMIT: usize = 50;
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/project/knowledge", page_at(|visit| Box::pin(list(visit))))
-        .route("/ui/project/knowledge/{id}", page_at(|visit| Box::pin(show(visit))))
-        .route("/ui/project/knowledge/{id}/confirm", form_at(|post| Box::pin(confirm(post))))
-        .route("/ui/project/knowledge/{id}/supersede", form_at(|post| Box::pin(supersede(post))))
+        .route(
+            "/ui/project/knowledge",
+            page_at(|visit| Box::pin(list(visit))),
+        )
+        .route(
+            "/ui/project/knowledge/{id}",
+            page_at(|visit| Box::pin(show(visit))),
+        )
+        .route(
+            "/ui/project/knowledge/{id}/confirm",
+            form_at(|post| Box::pin(confirm(post))),
+        )
+        .route(
+            "/ui/project/knowledge/{id}/supersede",
+            form_at(|post| Box::pin(supersede(post))),
+        )
 }
 
 answer! {
@@ -72,8 +84,19 @@ impl Entry {
 
     /// Returns the texts in the order in which they are read.
     fn read(&self) -> Vec<(&str, &str)> {
-        const ORDER: [&str; 7] = ["context", "approach", "issue", "resolution", "decision", "rationale", "text"];
-        ORDER.iter().filter_map(|name| Some((*name, self.texts.get(*name)?.as_str()))).collect()
+        const ORDER: [&str; 7] = [
+            "context",
+            "approach",
+            "issue",
+            "resolution",
+            "decision",
+            "rationale",
+            "text",
+        ];
+        ORDER
+            .iter()
+            .filter_map(|name| Some((*name, self.texts.get(*name)?.as_str())))
+            .collect()
     }
 }
 
@@ -98,12 +121,22 @@ struct KnowledgePage {
 
 crate::frame::framed!(KnowledgePage);
 
-async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn list(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let filter = state.query(&["q", "kind", "superseded", "as_of"]);
         let after = state.query(&["after"]);
-        let list = ui.rest.get(&caller, &format!("{API}/knowledge?limit={LIMIT}{filter}{after}")).await?;
+        let list = ui
+            .rest
+            .get(
+                &caller,
+                &format!("{API}/knowledge?limit={LIMIT}{filter}{after}"),
+            )
+            .await?;
         Ok(page(&KnowledgePage {
             frame: live_frame("Knowledge", &ui, &caller),
             top: Top::new(Tab::Knowledge, &state, &ui, &caller),
@@ -153,16 +186,35 @@ fn fields_of(kind: &str) -> &'static [&'static str] {
     }
 }
 
-async fn show(Visit { ui, caller, path, query, .. }: Visit) -> Response {
+async fn show(
+    Visit {
+        ui,
+        caller,
+        path,
+        query,
+        ..
+    }: Visit,
+) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let id = super::super::path_value(&path, "id");
         let route = format!("{API}/knowledge?superseded=true&limit=50&q={}", segment(id));
         let list: Knowledge = ui.rest.get(&caller, &route).await?;
-        let absent = || Failure::new(http::StatusCode::NOT_FOUND, "no entry of the knowledge has this id");
-        let entry = list.items.into_iter().find(|entry| entry.id == id).ok_or_else(absent)?;
-        let field =
-            |name: &&'static str| TextField { name, value: entry.texts.get(*name).cloned().unwrap_or_default() };
+        let absent = || {
+            Failure::new(
+                http::StatusCode::NOT_FOUND,
+                "no entry of the knowledge has this id",
+            )
+        };
+        let entry = list
+            .items
+            .into_iter()
+            .find(|entry| entry.id == id)
+            .ok_or_else(absent)?;
+        let field = |name: &&'static str| TextField {
+            name,
+            value: entry.texts.get(*name).cloned().unwrap_or_default(),
+        };
         Ok(page(&EntryPage {
             frame: frame("Entry of the knowledge", &ui, &caller),
             top: Top::new(Tab::Knowledge, &state, &ui, &caller),
@@ -180,8 +232,21 @@ async fn confirm(Post { ui, path, sent }: Post) -> Response {
     if let Some(etag) = sent.get("etag") {
         body["if_match"] = etag.into();
     }
-    let answer = change(&ui, &sent, &format!("knowledge/{}/confirm", segment(id)), &body).await;
-    changed(&ui, &sent, Tab::Knowledge, &entry_path(id), "Confirmed: it still holds.", answer)
+    let answer = change(
+        &ui,
+        &sent,
+        &format!("knowledge/{}/confirm", segment(id)),
+        &body,
+    )
+    .await;
+    changed(
+        &ui,
+        &sent,
+        Tab::Knowledge,
+        &entry_path(id),
+        "Confirmed: it still holds.",
+        answer,
+    )
 }
 
 async fn supersede(Post { ui, path, sent }: Post) -> Response {
@@ -194,6 +259,19 @@ async fn supersede(Post { ui, path, sent }: Post) -> Response {
     if let Some(etag) = sent.get("etag") {
         body["if_match"] = etag.into();
     }
-    let answer = change(&ui, &sent, &format!("knowledge/{}/supersede", segment(id)), &body).await;
-    changed(&ui, &sent, Tab::Knowledge, &entry_path(id), "A newer entry has taken its place.", answer)
+    let answer = change(
+        &ui,
+        &sent,
+        &format!("knowledge/{}/supersede", segment(id)),
+        &body,
+    )
+    .await;
+    changed(
+        &ui,
+        &sent,
+        Tab::Knowledge,
+        &entry_path(id),
+        "A newer entry has taken its place.",
+        answer,
+    )
 }

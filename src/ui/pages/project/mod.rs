@@ -38,7 +38,10 @@ const STYLE: &str = include_str!("../../assets/project.css");
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/project/style.css", page_at(|visit| Box::pin(style(visit))))
+        .route(
+            "/ui/project/style.css",
+            page_at(|visit| Box::pin(style(visit))),
+        )
         .merge(overview::routes())
         .merge(issues::routes())
         .merge(issue::routes())
@@ -96,11 +99,18 @@ struct Top {
 
 impl Top {
     fn new(tab: Tab, state: &super::State, ui: &Ui, caller: &Caller) -> Self {
-        Self { tab, done: state.done(ui, caller) }
+        Self {
+            tab,
+            done: state.done(ui, caller),
+        }
     }
 
     fn links(&self) -> Vec<Link> {
-        let link = |(tab, path, name)| Link { path, name, current: tab == self.tab };
+        let link = |(tab, path, name)| Link {
+            path,
+            name,
+            current: tab == self.tab,
+        };
         Tab::ALL.into_iter().map(link).collect()
     }
 }
@@ -193,8 +203,19 @@ fn trouble(ui: &Ui, caller: &Caller, tab: Tab, failure: &Failure) -> Response {
         Trouble::NoProject if tab == Tab::Overview => StatusCode::OK,
         _ => StatusCode::from_u16(failure.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
     };
-    let top = Top { tab, done: String::new() };
-    with_status(status, &TroublePage { frame: frame(kind.title(), ui, caller), top, failure, kind })
+    let top = Top {
+        tab,
+        done: String::new(),
+    };
+    with_status(
+        status,
+        &TroublePage {
+            frame: frame(kind.title(), ui, caller),
+            top,
+            failure,
+            kind,
+        },
+    )
 }
 
 /// Returns what a route answers, if the caller may have it and there is something.
@@ -204,11 +225,25 @@ async fn optional<T: Read>(ui: &Ui, caller: &Caller, path: &str) -> Option<T> {
 
 /// Sends a change to a route.
 async fn change(ui: &Ui, sent: &Sent, path: &str, body: &Value) -> Result<Answer, Failure> {
-    ui.rest.send(&sent.caller, Method::POST, &format!("{API}/{path}"), Some(body)).await
+    ui.rest
+        .send(
+            &sent.caller,
+            Method::POST,
+            &format!("{API}/{path}"),
+            Some(body),
+        )
+        .await
 }
 
 /// Answers to a form: leads back to a page, or shows why nothing was changed.
-fn changed(ui: &Ui, sent: &Sent, tab: Tab, back: &str, sentence: &str, answer: Result<Answer, Failure>) -> Response {
+fn changed(
+    ui: &Ui,
+    sent: &Sent,
+    tab: Tab,
+    back: &str,
+    sentence: &str,
+    answer: Result<Answer, Failure>,
+) -> Response {
     match answer {
         Ok(_) => done(ui, &sent.caller, back, sentence),
         Err(failure) => trouble(ui, &sent.caller, tab, &failure),
@@ -222,13 +257,27 @@ fn text(sent: &Sent, name: &str) -> String {
 
 /// Returns a list of a form, whose values are separated by commas.
 fn list(sent: &Sent, name: &str) -> Vec<String> {
-    sent.value(name).split(',').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned).collect()
+    sent.value(name)
+        .split(',')
+        .map(str::trim)
+        .filter(|one| !one.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
-/// Answers with the style sheet of these pages: the colours of the folders from their one table, and the rules.
+/// Answers with the style sheet of these pages: the colours of the folders from their one table,
+/// and the rules.
 async fn style(Visit { ui, caller, .. }: Visit) -> Response {
-    let colours: Result<Bytes, Failure> =
-        ui.rest.send(&caller, Method::GET, &format!("{API}/colours?format=css"), None).await.map(|answer| answer.body);
+    let colours: Result<Bytes, Failure> = ui
+        .rest
+        .send(
+            &caller,
+            Method::GET,
+            &format!("{API}/colours?format=css"),
+            None,
+        )
+        .await
+        .map(|answer| answer.body);
     let colours = match colours {
         Ok(colours) => String::from_utf8_lossy(&colours).into_owned(),
         // A caller who may see nothing of the project gets the page that says so, with its form.
@@ -236,8 +285,14 @@ async fn style(Visit { ui, caller, .. }: Visit) -> Response {
         Err(failure) => return failed(&ui, &caller, Place::Project, &failure),
     };
     let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8")),
-        (CACHE_CONTROL, HeaderValue::from_static("private, max-age=300")),
+        (
+            CONTENT_TYPE,
+            HeaderValue::from_static("text/css; charset=utf-8"),
+        ),
+        (
+            CACHE_CONTROL,
+            HeaderValue::from_static("private, max-age=300"),
+        ),
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     ];
     (headers, format!("{colours}{STYLE}")).into_response()

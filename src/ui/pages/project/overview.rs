@@ -5,7 +5,9 @@ use axum::Router;
 use axum::response::Response;
 use serde_json::json;
 
-use super::{API, Part, Tab, Top, answered, change, changed, frame, live_frame, optional, text, trouble};
+use super::{
+    API, Part, Tab, Top, answered, change, changed, frame, live_frame, optional, text, trouble,
+};
 use crate::Ui;
 use crate::frame::{Frame, page};
 use crate::json::answer;
@@ -16,7 +18,10 @@ use crate::shown::Time;
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
         .route("/ui/project", page_at(|visit| Box::pin(show(visit))))
-        .route("/ui/project/pause/token", form_at(|post| Box::pin(ask(post))))
+        .route(
+            "/ui/project/pause/token",
+            form_at(|post| Box::pin(ask(post))),
+        )
         .route("/ui/project/pause/end", form_at(|post| Box::pin(end(post))))
 }
 
@@ -48,7 +53,8 @@ answer! {
     }
 }
 
-/// A part of the project on the page: what it is, the folder whose colour it has, where more is shown.
+/// A part of the project on the page: what it is, the folder whose colour it has, where more is
+/// shown.
 #[derive(Debug)]
 struct Section {
     name: &'static str,
@@ -158,17 +164,33 @@ struct OverviewPage {
 
 crate::frame::framed!(OverviewPage);
 
-async fn show(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn show(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let health: Health = ui.rest.get(&caller, &format!("{API}/health")).await?;
-        let history: Option<Part<Sample>> = optional(&ui, &caller, "health/history?limit=1000").await;
+        let history: Option<Part<Sample>> =
+            optional(&ui, &caller, "health/history?limit=1000").await;
         let samples = history.map(|history| history.items).unwrap_or_default();
-        let same = samples.iter().take_while(|sample| sample.overall == health.overall);
+        let same = samples
+            .iter()
+            .take_while(|sample| sample.overall == health.overall);
         let since = same.last().map(|sample| sample.at);
         let focus: Option<Option<ShownFocus>> = optional(&ui, &caller, "focus").await;
-        let merge_driver_missing = health.git.reasons.iter().any(|reason| reason.code == "merge_driver_missing");
-        let section = |name, folder, path, component| Section { name, folder, path, component };
+        let merge_driver_missing = health
+            .git
+            .reasons
+            .iter()
+            .any(|reason| reason.code == "merge_driver_missing");
+        let section = |name, folder, path, component| Section {
+            name,
+            folder,
+            path,
+            component,
+        };
         Ok(page(&OverviewPage {
             frame: live_frame("Project", &ui, &caller),
             top: Top::new(Tab::Overview, &state, &ui, &caller),
@@ -177,9 +199,24 @@ async fn show(Visit { ui, caller, query, .. }: Visit) -> Response {
             since,
             merge_driver_missing,
             sections: vec![
-                section("Knowledge", "long-term", "/ui/project/knowledge", health.long_term),
-                section("Work in progress", "short-term", "/ui/project/timeline", health.short_term),
-                section("Features", "artifacts", "/ui/project/features", health.features),
+                section(
+                    "Knowledge",
+                    "long-term",
+                    "/ui/project/knowledge",
+                    health.long_term,
+                ),
+                section(
+                    "Work in progress",
+                    "short-term",
+                    "/ui/project/timeline",
+                    health.short_term,
+                ),
+                section(
+                    "Features",
+                    "artifacts",
+                    "/ui/project/features",
+                    health.features,
+                ),
                 section("Issues", "linear", "/ui/project/issues", health.linear),
                 section("Repository", "git", "/ui/project/checkpoints", health.git),
             ],
@@ -219,7 +256,10 @@ async fn ask(Post { ui, sent, .. }: Post) -> Response {
         let recovery: Option<Recovery> = optional(&ui, &sent.caller, "recovery").await;
         Ok(page(&PausePage {
             frame: frame("End the pause", &ui, &sent.caller),
-            top: Top { tab: Tab::Overview, done: String::new() },
+            top: Top {
+                tab: Tab::Overview,
+                done: String::new(),
+            },
             token: token.token,
             minutes: token.seconds / 60,
             paused: recovery.and_then(|recovery| recovery.paused),
@@ -234,5 +274,12 @@ async fn ask(Post { ui, sent, .. }: Post) -> Response {
 async fn end(Post { ui, sent, .. }: Post) -> Response {
     let body = json!({ "reason": text(&sent, "reason"), "token": sent.value("token") });
     let answer = change(&ui, &sent, "recovery/acknowledge", &body).await;
-    changed(&ui, &sent, Tab::Overview, "/ui/project", "The pause has ended.", answer)
+    changed(
+        &ui,
+        &sent,
+        Tab::Overview,
+        "/ui/project",
+        "The pause has ended.",
+        answer,
+    )
 }

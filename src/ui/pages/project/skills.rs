@@ -19,7 +19,10 @@ const LIMIT: usize = 100;
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
         .route("/ui/project/skills", page_at(|visit| Box::pin(list(visit))))
-        .route("/ui/project/skills/{name}", page_at(|visit| Box::pin(show(visit))))
+        .route(
+            "/ui/project/skills/{name}",
+            page_at(|visit| Box::pin(show(visit))),
+        )
 }
 
 answer! {
@@ -59,8 +62,12 @@ struct Problem {
 impl Read for Problem {
     fn read(value: &Value) -> Result<Self, Unreadable> {
         let members = json::object(value)?;
-        let name = ["message", "detail", "text"].into_iter().find(|name| members.contains_key(*name));
-        Ok(Self { message: json::member_or_default(members, name.unwrap_or("message"))? })
+        let name = ["message", "detail", "text"]
+            .into_iter()
+            .find(|name| members.contains_key(*name));
+        Ok(Self {
+            message: json::member_or_default(members, name.unwrap_or("message"))?,
+        })
     }
 }
 
@@ -105,11 +112,20 @@ struct SkillsPage {
 
 crate::frame::framed!(SkillsPage);
 
-async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn list(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
-        let list: Part<Skill> =
-            ui.rest.get(&caller, &format!("{API}/skills?limit={LIMIT}{}", state.query(&["after"]))).await?;
+        let list: Part<Skill> = ui
+            .rest
+            .get(
+                &caller,
+                &format!("{API}/skills?limit={LIMIT}{}", state.query(&["after"])),
+            )
+            .await?;
         let asked = state.query(&["task", "files", "labels"]);
         let tested = if asked.is_empty() {
             None
@@ -153,13 +169,28 @@ struct SkillPage {
 
 crate::frame::framed!(SkillPage);
 
-async fn show(Visit { ui, caller, path, query, .. }: Visit) -> Response {
+async fn show(
+    Visit {
+        ui,
+        caller,
+        path,
+        query,
+        ..
+    }: Visit,
+) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
-        let route = format!("{API}/skills/{}", segment(super::super::path_value(&path, "name")));
+        let route = format!(
+            "{API}/skills/{}",
+            segment(super::super::path_value(&path, "name"))
+        );
         let shown: Shown = ui.rest.get(&caller, &route).await?;
         let frame = frame(&format!("Skill {}", shown.skill.name), &ui, &caller);
-        Ok(page(&SkillPage { frame, top: Top::new(Tab::Skills, &state, &ui, &caller), shown }))
+        Ok(page(&SkillPage {
+            frame,
+            top: Top::new(Tab::Skills, &state, &ui, &caller),
+            shown,
+        }))
     };
     answered(&ui, &caller, Tab::Skills, answer.await)
 }

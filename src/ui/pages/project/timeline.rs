@@ -19,8 +19,14 @@ const LIMIT: usize = 50;
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/project/timeline", page_at(|visit| Box::pin(show(visit))))
-        .route("/ui/project/sessions/{session}", page_at(|visit| Box::pin(session(visit))))
+        .route(
+            "/ui/project/timeline",
+            page_at(|visit| Box::pin(show(visit))),
+        )
+        .route(
+            "/ui/project/sessions/{session}",
+            page_at(|visit| Box::pin(session(visit))),
+        )
 }
 
 answer! {
@@ -73,24 +79,50 @@ impl Moment {
         if let Some(session) = &commit.session {
             note.push_str(&format!(", {session}"));
         }
-        let path = commit.issue.as_deref().map(|key| format!("/ui/project/issues/{}", segment(key)));
-        Self { at: commit.at, kind: "commit", text: commit.subject.clone(), note, path }
+        let path = commit
+            .issue
+            .as_deref()
+            .map(|key| format!("/ui/project/issues/{}", segment(key)));
+        Self {
+            at: commit.at,
+            kind: "commit",
+            text: commit.subject.clone(),
+            note,
+            path,
+        }
     }
 
     fn of_checkpoint(checkpoint: &Checkpoint) -> Option<Self> {
-        let note = if checkpoint.can_rollback_to { "usable" } else { "not usable" };
+        let note = if checkpoint.can_rollback_to {
+            "usable"
+        } else {
+            "not usable"
+        };
         Some(Self {
             at: checkpoint.timestamp?,
             kind: "checkpoint",
             text: checkpoint.name.clone(),
             note: note.to_owned(),
-            path: Some(format!("/ui/project/checkpoints/{}", segment(&checkpoint.name))),
+            path: Some(format!(
+                "/ui/project/checkpoints/{}",
+                segment(&checkpoint.name)
+            )),
         })
     }
 
     fn of_note(note: &Note) -> Option<Self> {
-        let kind = if note.checkpoint { "checkpoint" } else { "progress" };
-        Some(Self { at: note.at?, kind, text: note.text.clone(), note: String::new(), path: None })
+        let kind = if note.checkpoint {
+            "checkpoint"
+        } else {
+            "progress"
+        };
+        Some(Self {
+            at: note.at?,
+            kind,
+            text: note.text.clone(),
+            note: String::new(),
+            path: None,
+        })
     }
 }
 
@@ -113,40 +145,74 @@ struct TimelinePage {
 
 crate::frame::framed!(TimelinePage);
 
-async fn show(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn show(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
-        let progress: Progress = ui.rest.get(&caller, &format!("{API}/progress?limit=20")).await?;
+        let progress: Progress = ui
+            .rest
+            .get(&caller, &format!("{API}/progress?limit=20"))
+            .await?;
         let after = state.query(&["after"]);
-        let commits: Result<Part<Commit>, Failure> =
-            ui.rest.get(&caller, &format!("{API}/commits?limit={LIMIT}{after}")).await;
+        let commits: Result<Part<Commit>, Failure> = ui
+            .rest
+            .get(&caller, &format!("{API}/commits?limit={LIMIT}{after}"))
+            .await;
         let (commits, no_repository) = match commits {
             Ok(commits) => (commits, false),
-            Err(failure) if failure.detail.contains("E_NOT_A_REPO") => {
-                (Part { items: Vec::new(), total: 0, next: None }, true)
-            }
+            Err(failure) if failure.detail.contains("E_NOT_A_REPO") => (
+                Part {
+                    items: Vec::new(),
+                    total: 0,
+                    next: None,
+                },
+                true,
+            ),
             Err(failure) => return Err(failure),
         };
-        let checkpoints: Option<Part<Checkpoint>> = optional(&ui, &caller, "checkpoints?limit=1000").await;
-        // The page shows the time of its commits: what is newer is on the pages before, what is older on those after.
+        let checkpoints: Option<Part<Checkpoint>> =
+            optional(&ui, &caller, "checkpoints?limit=1000").await;
+        // The page shows the time of its commits: what is newer is on the pages before, what is
+        // older on those after.
         let newest = if after.is_empty() {
             Timestamp::MAX
         } else {
             commits.items.first().map_or(Timestamp::MAX, |one| one.at.0)
         };
-        let oldest = commits.next.as_ref().and(commits.items.last()).map(|commit| commit.at.0);
-        let here = |moment: &Moment| moment.at.0 <= newest && oldest.is_none_or(|oldest| moment.at.0 >= oldest);
+        let oldest = commits
+            .next
+            .as_ref()
+            .and(commits.items.last())
+            .map(|commit| commit.at.0);
+        let here = |moment: &Moment| {
+            moment.at.0 <= newest && oldest.is_none_or(|oldest| moment.at.0 >= oldest)
+        };
         let mut moments: Vec<Moment> = commits.items.iter().map(Moment::of_commit).collect();
         let checkpoints = checkpoints.map(|part| part.items).unwrap_or_default();
-        moments.extend(checkpoints.iter().filter_map(Moment::of_checkpoint).filter(here));
-        let notes = progress.current.as_ref().map(|log| log.entries.as_slice()).unwrap_or_default();
+        moments.extend(
+            checkpoints
+                .iter()
+                .filter_map(Moment::of_checkpoint)
+                .filter(here),
+        );
+        let notes = progress
+            .current
+            .as_ref()
+            .map(|log| log.entries.as_slice())
+            .unwrap_or_default();
         moments.extend(notes.iter().rev().filter_map(Moment::of_note).filter(here));
         moments.sort_by_key(|moment| std::cmp::Reverse(moment.at.0));
         Ok(page(&TimelinePage {
             frame: live_frame("Timeline", &ui, &caller),
             top: Top::new(Tab::Timeline, &state, &ui, &caller),
             moments,
-            malformed: progress.current.as_ref().map_or(0, |log| log.malformed_lines),
+            malformed: progress
+                .current
+                .as_ref()
+                .map_or(0, |log| log.malformed_lines),
             next_step: progress.current.and_then(|log| log.next),
             sessions: progress.items,
             all_sessions: progress.total,
@@ -168,13 +234,28 @@ struct SessionPage {
 
 crate::frame::framed!(SessionPage);
 
-async fn session(Visit { ui, caller, path, query, .. }: Visit) -> Response {
+async fn session(
+    Visit {
+        ui,
+        caller,
+        path,
+        query,
+        ..
+    }: Visit,
+) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let name = super::super::path_value(&path, "session");
-        let log = ui.rest.get(&caller, &format!("{API}/progress/{}", segment(name))).await?;
+        let log = ui
+            .rest
+            .get(&caller, &format!("{API}/progress/{}", segment(name)))
+            .await?;
         let frame = frame(&format!("Session {name}"), &ui, &caller);
-        Ok(page(&SessionPage { frame, top: Top::new(Tab::Timeline, &state, &ui, &caller), log }))
+        Ok(page(&SessionPage {
+            frame,
+            top: Top::new(Tab::Timeline, &state, &ui, &caller),
+            log,
+        }))
     };
     answered(&ui, &caller, Tab::Timeline, answer.await)
 }

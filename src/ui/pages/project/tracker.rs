@@ -14,8 +14,14 @@ use crate::shown::{self, Time};
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
-        .route("/ui/project/tracker", page_at(|visit| Box::pin(show(visit))))
-        .route("/ui/project/tracker/resolve", form_at(|post| Box::pin(resolve(post))))
+        .route(
+            "/ui/project/tracker",
+            page_at(|visit| Box::pin(show(visit))),
+        )
+        .route(
+            "/ui/project/tracker/resolve",
+            form_at(|post| Box::pin(resolve(post))),
+        )
 }
 
 answer! {
@@ -90,9 +96,11 @@ fn value(value: &Option<Value>) -> String {
     match value {
         None | Some(Value::Null) => "nothing".to_owned(),
         Some(Value::String(text)) => text.clone(),
-        Some(Value::Array(all)) if all.iter().all(Value::is_string) => {
-            all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
-        }
+        Some(Value::Array(all)) if all.iter().all(Value::is_string) => all
+            .iter()
+            .filter_map(Value::as_str)
+            .collect::<Vec<_>>()
+            .join(", "),
         Some(other) => shown::json(other),
     }
 }
@@ -118,7 +126,11 @@ struct TrackerPage {
 
 crate::frame::framed!(TrackerPage);
 
-async fn show(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn show(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let tracker: Tracker = ui.rest.get(&caller, &format!("{API}/tracker")).await?;
@@ -126,7 +138,12 @@ async fn show(Visit { ui, caller, query, .. }: Visit) -> Response {
         let mut waiting = outbox.map(|outbox| outbox.waiting).unwrap_or_default();
         waiting.truncate(MOST);
         let frame = live_frame("Tracker", &ui, &caller);
-        Ok(page(&TrackerPage { frame, top: Top::new(Tab::Tracker, &state, &ui, &caller), tracker, waiting }))
+        Ok(page(&TrackerPage {
+            frame,
+            top: Top::new(Tab::Tracker, &state, &ui, &caller),
+            tracker,
+            waiting,
+        }))
     };
     answered(&ui, &caller, Tab::Tracker, answer.await)
 }
@@ -140,5 +157,12 @@ async fn resolve(Post { ui, sent, .. }: Post) -> Response {
         body["value"] = sent.value("value").into();
     }
     let answer = change(&ui, &sent, "tracker/resolve", &body).await;
-    changed(&ui, &sent, Tab::Tracker, "/ui/project/tracker", "The conflict was settled.", answer)
+    changed(
+        &ui,
+        &sent,
+        Tab::Tracker,
+        "/ui/project/tracker",
+        "The conflict was settled.",
+        answer,
+    )
 }

@@ -56,10 +56,20 @@ impl FilesPage {
     }
 }
 
-async fn list(Visit { ui, caller, query, .. }: Visit) -> Response {
+async fn list(
+    Visit {
+        ui, caller, query, ..
+    }: Visit,
+) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
-        let list = ui.rest.get(&caller, &format!("{API}/tree?limit={LIMIT}{}", state.query(&["after"]))).await?;
+        let list = ui
+            .rest
+            .get(
+                &caller,
+                &format!("{API}/tree?limit={LIMIT}{}", state.query(&["after"])),
+            )
+            .await?;
         Ok(page(&FilesPage {
             frame: live_frame("Files", &ui, &caller),
             top: Top::new(Tab::Files, &state, &ui, &caller),

@@ -22,13 +22,26 @@ async fn a_snapshot_comes_out_as_it_went_in() {
     let client = RestClient::plain().await;
     client.say(ALICE, "s", "before").await;
     let restored = client.post(ALICE, "/s/restore", FOREIGN).await;
-    assert_eq!((restored.status.as_u16(), restored.body.as_str()), (204, ""), "{restored:?}");
+    assert_eq!(
+        (restored.status.as_u16(), restored.body.as_str()),
+        (204, ""),
+        "{restored:?}"
+    );
     let taken = client.get(ALICE, "/s/snapshot").await;
-    assert_eq!((taken.header("content-type"), taken.header("helmdeck-strategy")), ("application/json", "truncation"));
+    assert_eq!(
+        (
+            taken.header("content-type"),
+            taken.header("helmdeck-strategy")
+        ),
+        ("application/json", "truncation")
+    );
     assert_eq!(taken.body, FOREIGN);
     assert_eq!(client.said(ALICE, "s").await, ["a <b> & é", "second"]);
     // Into another conversation of another caller, and out of it again.
-    assert_eq!(client.post(BOB, "/t/restore", &taken.body).await.status, 204);
+    assert_eq!(
+        client.post(BOB, "/t/restore", &taken.body).await.status,
+        204
+    );
     assert_eq!(client.get(BOB, "/t/snapshot").await.body, FOREIGN);
 }
 
@@ -50,20 +63,42 @@ async fn a_snapshot_that_is_none_changes_nothing() {
         r#"{"strategy":"truncation","strategy":"truncation"}"#,
     ] {
         let answer = client.post(ALICE, "/s/restore", body).await;
-        assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (400, "invalid_input"), "{body}");
+        assert_eq!(
+            (answer.status.as_u16(), answer.problem().as_str()),
+            (400, "invalid_input"),
+            "{body}"
+        );
         assert!(!answer.body.contains("canary"), "{answer:?}");
     }
     let form = [("content-type", "text/plain")];
-    let answer = client.0.send(POST, &format!("{ROOT}/s/restore"), &form, FOREIGN).await;
+    let answer = client
+        .0
+        .send(POST, &format!("{ROOT}/s/restore"), &form, FOREIGN)
+        .await;
     assert_eq!(answer.status, 401, "nobody restores");
     assert_eq!(client.get(ALICE, "/s/snapshot").await.body, before);
 }
 
 #[tokio::test]
 async fn snapshots_may_be_as_large_as_a_conversation() {
-    let config = Config { max_bytes: 100_000, max_turn_bytes: 100_000, budget_tokens: 0, ..Config::default() };
-    let server = ServerConfig { max_body_bytes: 2000, ..ServerConfig::default() };
-    let client = RestClient::over(server, ConversationSetup { config, summarizer: None }).await;
+    let config = Config {
+        max_bytes: 100_000,
+        max_turn_bytes: 100_000,
+        budget_tokens: 0,
+        ..Config::default()
+    };
+    let server = ServerConfig {
+        max_body_bytes: 2000,
+        ..ServerConfig::default()
+    };
+    let client = RestClient::over(
+        server,
+        ConversationSetup {
+            config,
+            summarizer: None,
+        },
+    )
+    .await;
     let turn = |text: &str| {
         format!(
             r#"{{"UserMessage":"{text}","AssistantResponse":"","TrajectoryDigest":null,"ArtifactsShown":null,"ArtifactsHiddenRefs":null,"Timestamp":"2026-06-02T10:00:00Z"}}"#
@@ -71,12 +106,21 @@ async fn snapshots_may_be_as_large_as_a_conversation() {
     };
     let record = |count: usize| {
         let turns: Vec<String> = (0..count).map(|_| turn(&"x".repeat(900))).collect();
-        format!(r#"{{"strategy":"truncation","turns":[{}]}}"#, turns.join(","))
+        format!(
+            r#"{{"strategy":"truncation","turns":[{}]}}"#,
+            turns.join(",")
+        )
     };
-    assert_eq!(client.post(ALICE, "/s/restore", &record(50)).await.status, 204);
+    assert_eq!(
+        client.post(ALICE, "/s/restore", &record(50)).await.status,
+        204
+    );
     assert_eq!(client.said(ALICE, "s").await.len(), 50);
     let refused = client.post(ALICE, "/s/restore", &record(100)).await;
-    assert_eq!((refused.status.as_u16(), refused.problem().as_str()), (413, "too_large"));
+    assert_eq!(
+        (refused.status.as_u16(), refused.problem().as_str()),
+        (413, "too_large")
+    );
     assert_eq!(client.said(ALICE, "s").await.len(), 50, "all or nothing");
 }
 
@@ -88,17 +132,29 @@ fn endless(client: &RestClient, user: &str) -> Sending {
         .method(POST)
         .uri(format!("{ROOT}/s/restore"))
         .header("host", "localhost")
-        .header("authorization", format!("Bearer {}", Issuer::shared(SECRET.as_bytes()).token(&claims)))
-        .body(Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>()));
+        .header(
+            "authorization",
+            format!(
+                "Bearer {}",
+                Issuer::shared(SECRET.as_bytes()).token(&claims)
+            ),
+        )
+        .body(Body::from_stream(futures_util::stream::pending::<
+            Result<Bytes, std::io::Error>,
+        >()));
     Box::pin(client.0.router.clone().oneshot(request.unwrap()))
 }
 
-type Sending = std::pin::Pin<Box<dyn Future<Output = Result<axum::response::Response, std::convert::Infallible>>>>;
+type Sending = std::pin::Pin<
+    Box<dyn Future<Output = Result<axum::response::Response, std::convert::Infallible>>>,
+>;
 
 /// Takes all slots for large snapshots, until the answer is dropped.
 fn all_places(client: &RestClient) -> Vec<Sending> {
-    let mut slow: Vec<_> =
-        ["bob", "carol"].into_iter().flat_map(|user| [endless(client, user), endless(client, user)]).collect();
+    let mut slow: Vec<_> = ["bob", "carol"]
+        .into_iter()
+        .flat_map(|user| [endless(client, user), endless(client, user)])
+        .collect();
     for sending in &mut slow {
         assert!(sending.now_or_never().is_none());
     }
@@ -115,7 +171,9 @@ async fn few_large_snapshots_are_read_at_once() {
     assert_eq!(small.await.status, 503);
     let length = FOREIGN.len().to_string();
     let path = format!("{ROOT}/s/restore");
-    let small = client.ask_with(ALICE, POST, &path, &[("content-length", &length)], FOREIGN).await;
+    let small = client
+        .ask_with(ALICE, POST, &path, &[("content-length", &length)], FOREIGN)
+        .await;
     assert_eq!(small.status, 204, "an ordinary body has no need of a place");
     drop(slow);
     assert_eq!(client.post(ALICE, "/s/restore", FOREIGN).await.status, 204);
@@ -125,25 +183,49 @@ async fn few_large_snapshots_are_read_at_once() {
 async fn large_snapshots_are_limited_per_caller() {
     let client = RestClient::plain().await;
     let mut slow = [endless(&client, "bob"), endless(&client, "bob")];
-    assert!(slow.iter_mut().all(|sending| sending.now_or_never().is_none()));
+    assert!(
+        slow.iter_mut()
+            .all(|sending| sending.now_or_never().is_none())
+    );
     assert_eq!(endless(&client, "bob").await.unwrap().status(), 503);
     assert_eq!(client.post(ALICE, "/s/restore", FOREIGN).await.status, 204);
 }
 
 #[tokio::test]
 async fn few_large_snapshots_are_made_at_once() {
-    let server = ServerConfig { max_body_bytes: 2000, ..ServerConfig::default() };
-    let client = RestClient::over(server, ConversationSetup { config: Config::default(), summarizer: None }).await;
+    let server = ServerConfig {
+        max_body_bytes: 2000,
+        ..ServerConfig::default()
+    };
+    let client = RestClient::over(
+        server,
+        ConversationSetup {
+            config: Config::default(),
+            summarizer: None,
+        },
+    )
+    .await;
     client.say(ALICE, "small", "a").await;
     for _ in 0..2 {
         client.say(ALICE, "large", &"x".repeat(1500)).await;
     }
     let places = all_places(&client);
-    assert_eq!(client.get(ALICE, "/large/snapshot").await.problem(), "overloaded");
-    assert_eq!(client.get(ALICE, "/small/snapshot").await.status, 200, "an ordinary one has no need of a place");
+    assert_eq!(
+        client.get(ALICE, "/large/snapshot").await.problem(),
+        "overloaded"
+    );
+    assert_eq!(
+        client.get(ALICE, "/small/snapshot").await.status,
+        200,
+        "an ordinary one has no need of a place"
+    );
     drop(places);
     for _ in 0..5 {
-        assert_eq!(client.get(ALICE, "/large/snapshot").await.status, 200, "places are given back");
+        assert_eq!(
+            client.get(ALICE, "/large/snapshot").await.status,
+            200,
+            "places are given back"
+        );
     }
 }
 
@@ -153,12 +235,21 @@ async fn a_conversation_is_emptied_and_forgotten() {
     let first = client.say(ALICE, "s", "a").await;
     assert_eq!(client.post(ALICE, "/s/flush", "").await.status, 204);
     assert!(client.said(ALICE, "s").await.is_empty());
-    assert_eq!(client.ask(ALICE, GET, &first, "").await.problem(), "not_found");
+    assert_eq!(
+        client.ask(ALICE, GET, &first, "").await.problem(),
+        "not_found"
+    );
     let changed = client.events("memory.health_changed");
     assert_eq!(changed.len(), 1, "a flush is told");
     client.say(ALICE, "s", "b").await;
-    assert_eq!(client.delete(ALICE, "/s").await.json(), json!({"removed_turns": 1}));
-    assert_eq!(client.delete(ALICE, "/s").await.json(), json!({"removed_turns": 0}));
+    assert_eq!(
+        client.delete(ALICE, "/s").await.json(),
+        json!({"removed_turns": 1})
+    );
+    assert_eq!(
+        client.delete(ALICE, "/s").await.json(),
+        json!({"removed_turns": 0})
+    );
     assert_eq!(client.get(ALICE, "").await.json()["total"], 0);
 }
 
@@ -168,11 +259,18 @@ async fn fold_summarises_and_shows_in_health_and_trace() {
     for text in ["one", "two", "three"] {
         client.say(ALICE, "s", text).await;
     }
-    let done = json!({"health": "healthy", "backlog_turns": 0, "failures": 0, "last_failure": null});
+    let done =
+        json!({"health": "healthy", "backlog_turns": 0, "failures": 0, "last_failure": null});
     assert_eq!(client.post(ALICE, "/s/fold", "").await.json(), done);
     let patch = client.get(ALICE, "/s/context").await.json();
     assert_eq!(
-        (patch["summary"].as_str().unwrap().contains("\n\"one; two\"\n"), &patch["goal"]),
+        (
+            patch["summary"]
+                .as_str()
+                .unwrap()
+                .contains("\n\"one; two\"\n"),
+            &patch["goal"]
+        ),
         (true, &json!("one")),
         "{patch}"
     );
@@ -180,15 +278,34 @@ async fn fold_summarises_and_shows_in_health_and_trace() {
     assert_eq!(client.get(ALICE, "/s/health").await.json(), done);
     let trace = client.get(ALICE, "/s/trace").await.json();
     assert_eq!(
-        (&trace["summary"], &trace["kept_turns"], &trace["covers_through"]),
+        (
+            &trace["summary"],
+            &trace["kept_turns"],
+            &trace["covers_through"]
+        ),
         (&json!("one; two"), &json!(3), &json!(2))
     );
-    assert_eq!(client.get(ALICE, "/s/turns?folded=true").await.json()["items"].as_array().unwrap().len(), 2);
-    assert!(client.get(ALICE, "/s/context?format=prompt").await.body.contains("one; two"));
+    assert_eq!(
+        client.get(ALICE, "/s/turns?folded=true").await.json()["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    assert!(
+        client
+            .get(ALICE, "/s/context?format=prompt")
+            .await
+            .body
+            .contains("one; two")
+    );
     let snapshot = client.get(ALICE, "/s/snapshot").await;
     assert_eq!(snapshot.header("helmdeck-strategy"), "rolling_summary");
     assert_eq!(
-        (&snapshot.json()["summary"], snapshot.json()["turns"].as_array().unwrap().len()),
+        (
+            &snapshot.json()["summary"],
+            snapshot.json()["turns"].as_array().unwrap().len()
+        ),
         (&json!("one; two"), 1)
     );
 }
@@ -199,7 +316,13 @@ async fn a_closed_memory_says_so_on_every_route() {
     client.say(ALICE, "s", "a").await;
     client.0.conversations.close(Duration::from_secs(5)).await;
     for (method, route, body) in ROUTES {
-        let answer = client.ask(ALICE, method.clone(), &format!("{ROOT}/s{route}"), body).await;
-        assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (503, "overloaded"), "{method} {route}");
+        let answer = client
+            .ask(ALICE, method.clone(), &format!("{ROOT}/s{route}"), body)
+            .await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.problem().as_str()),
+            (503, "overloaded"),
+            "{method} {route}"
+        );
     }
 }

@@ -44,12 +44,24 @@ impl ProjectFixture {
     pub(crate) async fn with_auth(auth: Option<Auth>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let settings = settings(folder.path());
-        git(folder.path(), &["init", "--quiet", "--initial-branch=main", "--template="]);
-        for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com"), ("commit.gpgSign", "false")] {
+        git(
+            folder.path(),
+            &["init", "--quiet", "--initial-branch=main", "--template="],
+        );
+        for (name, value) in [
+            ("user.name", "Ann"),
+            ("user.email", "ann@example.com"),
+            ("commit.gpgSign", "false"),
+        ] {
             git(folder.path(), &["config", name, value]);
         }
         std::fs::write(folder.path().join("a.txt"), "one\n").unwrap();
-        let (project, _) = init(folder.path(), settings.environment.clone(), &Init::default()).unwrap();
+        let (project, _) = init(
+            folder.path(),
+            settings.environment.clone(),
+            &Init::default(),
+        )
+        .unwrap();
         let mut fixture = Self {
             server: Fixture::with_project(settings.clone(), auth).await,
             project,
@@ -65,12 +77,27 @@ impl ProjectFixture {
     fn fill(&mut self) {
         let project = &self.project;
         for context in ["one", HOSTILE] {
-            let what = What::Successful { context: context.to_owned(), approach: HOSTILE.to_owned() };
-            let learning = Learning { paths: vec!["a.txt".to_owned()], ..Learning::new(what) };
-            self.learned.push(Knowledge::new(project).add(&learning, None).unwrap().id);
+            let what = What::Successful {
+                context: context.to_owned(),
+                approach: HOSTILE.to_owned(),
+            };
+            let learning = Learning {
+                paths: vec!["a.txt".to_owned()],
+                ..Learning::new(what)
+            };
+            self.learned
+                .push(Knowledge::new(project).add(&learning, None).unwrap().id);
         }
         for name in ["Sign in", HOSTILE] {
-            Features::new(project).add(&AddFeature { name: name.to_owned(), ..AddFeature::default() }, None).unwrap();
+            Features::new(project)
+                .add(
+                    &AddFeature {
+                        name: name.to_owned(),
+                        ..AddFeature::default()
+                    },
+                    None,
+                )
+                .unwrap();
         }
         let issue = AddIssue {
             title: "Fix <b>it</b>".to_owned(),
@@ -81,21 +108,37 @@ impl ProjectFixture {
         };
         let key = project.issues().add(&issue).unwrap().issue.linear_id;
         assert_eq!(key, "LOCAL-1");
-        let comment = NewComment { text: HOSTILE.to_owned(), by: Some("<u>Eve</u>".to_owned()) };
+        let comment = NewComment {
+            text: HOSTILE.to_owned(),
+            by: Some("<u>Eve</u>".to_owned()),
+        };
         project.issues().comment(&key, &comment).unwrap();
         Progress::new(project).log("wrote <i>a test</i>").unwrap();
         let put = Put::new(Kind::Reports, "report.html");
-        let stored = Artifacts::new(project).put(b"<script>alert(1)</script>", &put).unwrap();
+        let stored = Artifacts::new(project)
+            .put(b"<script>alert(1)</script>", &put)
+            .unwrap();
         self.artifact = stored.entry.triv.to_string();
         git(self.path(), &["add", "-A"]);
-        git(self.path(), &["commit", "--quiet", "-m", "[LOCAL-1] Begin <b>it</b>\n\n## What\n- All of it\n"]);
+        git(
+            self.path(),
+            &[
+                "commit",
+                "--quiet",
+                "-m",
+                "[LOCAL-1] Begin <b>it</b>\n\n## What\n- All of it\n",
+            ],
+        );
         let create = Create {
             key: Some("LOCAL-1".to_owned()),
             message: Some("a checkpoint".to_owned()),
             verify: vec!["true".to_owned()],
             ..Create::default()
         };
-        assert_eq!(Checkpoints::new(project).create(&create).unwrap().tag, "checkpoint/LOCAL-1-v1");
+        assert_eq!(
+            Checkpoints::new(project).create(&create).unwrap().tag,
+            "checkpoint/LOCAL-1-v1"
+        );
         std::fs::write(self.path().join("a.txt"), "two <b>\n").unwrap();
     }
 
@@ -128,11 +171,18 @@ pub(crate) fn settings(root: &Path) -> ProjectSettings {
         trust: Trust::Everything,
         ..ProjectEnvironment::default()
     };
-    ProjectSettings { root: Some(root.to_owned()), environment }
+    ProjectSettings {
+        root: Some(root.to_owned()),
+        environment,
+    }
 }
 
 fn git(folder: &Path, args: &[&str]) {
-    let done = Command::new("git").args(args).current_dir(folder).output().unwrap();
+    let done = Command::new("git")
+        .args(args)
+        .current_dir(folder)
+        .output()
+        .unwrap();
     assert!(done.status.success(), "{args:?}: {done:?}");
 }
 
@@ -143,7 +193,11 @@ fn gather(folder: &Path, all: &mut BTreeMap<PathBuf, (SystemTime, Vec<u8>)>) {
         if about.is_dir() {
             gather(&path, all);
         }
-        let bytes = if about.is_file() { std::fs::read(&path).unwrap() } else { Vec::new() };
+        let bytes = if about.is_file() {
+            std::fs::read(&path).unwrap()
+        } else {
+            Vec::new()
+        };
         all.insert(path, (about.modified().unwrap(), bytes));
     }
 }

@@ -35,7 +35,10 @@ pub(crate) const ROUTES: [(&str, &str); 24] = [
     ("recovery", "ProjectRecovery"),
     ("skills", "ProjectSkills"),
     ("skills/code-generation", "ProjectSkill"),
-    ("skill-matches?task=implement%20it&files=src/a.rs", "ProjectSkillMatches"),
+    (
+        "skill-matches?task=implement%20it&files=src/a.rs",
+        "ProjectSkillMatches",
+    ),
     ("artifacts", "ProjectArtifacts"),
     ("artifacts/{artifact}", "ProjectArtifact"),
     ("issues?scope=all", "ProjectIssues"),
@@ -45,7 +48,10 @@ pub(crate) const ROUTES: [(&str, &str); 24] = [
 ];
 
 pub(crate) fn path(fixture: &ProjectFixture, route: &str) -> String {
-    format!("/api/v1/project/{}", route.replace("{artifact}", &fixture.artifact_segment()))
+    format!(
+        "/api/v1/project/{}",
+        route.replace("{artifact}", &fixture.artifact_segment())
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,14 +74,20 @@ async fn reading_changes_no_file_and_no_time() {
     let fixture = ProjectFixture::new().await;
     let before = fixture.everything();
     for (route, _) in ROUTES {
-        assert_eq!(fixture.server.get(&path(&fixture, route)).await.status, 200, "{route}");
+        assert_eq!(
+            fixture.server.get(&path(&fixture, route)).await.status,
+            200,
+            "{route}"
+        );
     }
     for route in ["artifacts/{artifact}/bytes", "colours", "progress/none"] {
         fixture.server.get(&path(&fixture, route)).await;
     }
     let after = fixture.everything();
     for (path, (time, bytes)) in &after {
-        let (old, old_bytes) = before.get(path).unwrap_or_else(|| panic!("{} is new", path.display()));
+        let (old, old_bytes) = before
+            .get(path)
+            .unwrap_or_else(|| panic!("{} is new", path.display()));
         assert_eq!((old, old_bytes), (time, bytes), "{}", path.display());
     }
     assert_eq!(before.len(), after.len());
@@ -86,14 +98,33 @@ async fn damaged_file_is_reported_and_not_copied() {
     let fixture = ProjectFixture::new().await;
     std::fs::write(fixture.path().join(FEATURES), "{").unwrap();
     let answer = fixture.server.get("/api/v1/project/features").await;
-    assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (500, "internal"));
+    assert_eq!(
+        (answer.status.as_u16(), answer.problem().as_str()),
+        (500, "internal")
+    );
     let detail = answer.json()["detail"].as_str().unwrap().to_owned();
-    assert!(detail.contains(FEATURES) && detail.contains("helmdeck forge repair"), "{detail}");
-    assert!(!fixture.path().join(QUARANTINE).exists(), "no copy was made");
+    assert!(
+        detail.contains(FEATURES) && detail.contains("helmdeck forge repair"),
+        "{detail}"
+    );
+    assert!(
+        !fixture.path().join(QUARANTINE).exists(),
+        "no copy was made"
+    );
     let health = fixture.server.get("/api/v1/project/health").await.json();
     assert_eq!(health["features"]["colour"], "red", "{health}");
-    let tree = fixture.server.get("/api/v1/project/tree?limit=1000").await.json();
-    let file = tree["items"].as_array().unwrap().iter().find(|file| file["path"] == FEATURES).unwrap().clone();
+    let tree = fixture
+        .server
+        .get("/api/v1/project/tree?limit=1000")
+        .await
+        .json();
+    let file = tree["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|file| file["path"] == FEATURES)
+        .unwrap()
+        .clone();
     assert_eq!(file["damage"]["extent"], "whole", "{file}");
 }
 
@@ -107,7 +138,11 @@ async fn missing_project_says_what_to_do() {
     let empty = Fixture::with_project(settings(folder.path()), None).await;
     let answer = empty.get("/api/v1/project/issues").await;
     assert_eq!(answer.problem(), "not_found");
-    assert!(answer.body.contains("helmdeck forge init"), "{}", answer.body);
+    assert!(
+        answer.body.contains("helmdeck forge init"),
+        "{}",
+        answer.body
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,24 +150,34 @@ async fn five_thousand_entries_come_in_pages() {
     let fixture = ProjectFixture::new().await;
     let entry = |number: u32| json!({ "context": format!("case {number:04}"), "approach": "do so", "learned_at": "2026-01-01T00:00:00Z" });
     let entries: Vec<Value> = (0..5_000).map(entry).collect();
-    let file =
-        json!({ "schema_version": "1.0", "patterns": { "successful": entries, "failed": [] }, "invariants": [] });
+    let file = json!({ "schema_version": "1.0", "patterns": { "successful": entries, "failed": [] }, "invariants": [] });
     std::fs::write(fixture.path().join(KNOWLEDGE), file.to_string()).unwrap();
     let mut seen = std::collections::BTreeSet::new();
     let mut after = String::new();
     loop {
-        let page = fixture.server.get(&format!("/api/v1/project/knowledge?limit=1000{after}")).await.json();
+        let page = fixture
+            .server
+            .get(&format!("/api/v1/project/knowledge?limit=1000{after}"))
+            .await
+            .json();
         let total = page["total"].as_u64().unwrap();
         assert!((5_000..=5_002).contains(&total), "{total}");
         let items = page["items"].as_array().unwrap();
         assert!(items.len() <= 1_000);
-        seen.extend(items.iter().map(|entry| entry["id"].as_str().unwrap().to_owned()));
+        seen.extend(
+            items
+                .iter()
+                .map(|entry| entry["id"].as_str().unwrap().to_owned()),
+        );
         match page["next"].as_str() {
             Some(next) => after = format!("&after={next}"),
             None => break assert_eq!(seen.len() as u64, total),
         }
     }
-    let gone = fixture.server.get("/api/v1/project/knowledge?after=gone").await;
+    let gone = fixture
+        .server
+        .get("/api/v1/project/knowledge?after=gone")
+        .await;
     assert_eq!(gone.problem(), "invalid_input");
 }
 
@@ -152,56 +197,115 @@ async fn token(system: &System, scope: &str) -> Secret {
 /// Makes a server with tokens, and returns what asks with a token of a scope.
 pub(crate) async fn with_tokens(folder: &std::path::Path) -> (ProjectFixture, System) {
     let path = folder.join("helmdeck.db");
-    let config = AuthConfig { api_tokens: true, ..AuthConfig::default() };
+    let config = AuthConfig {
+        api_tokens: true,
+        ..AuthConfig::default()
+    };
     let egress = Egress::new(helmdeck_egress::Config::default());
-    let auth = Auth::new(&config, None, Some(System::at(&path)), &egress).unwrap().unwrap();
-    (ProjectFixture::with_auth(Some(auth)).await, System::at(&path))
+    let auth = Auth::new(&config, None, Some(System::at(&path)), &egress)
+        .unwrap()
+        .unwrap();
+    (
+        ProjectFixture::with_auth(Some(auth)).await,
+        System::at(&path),
+    )
 }
 
-async fn ask(fixture: &ProjectFixture, method: Method, path: &str, token: &Secret, body: &str) -> Answer {
+async fn ask(
+    fixture: &ProjectFixture,
+    method: Method,
+    path: &str,
+    token: &Secret,
+    body: &str,
+) -> Answer {
     let bearer = format!("Bearer {}", token.expose());
-    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
-    fixture.server.send(method, &format!("/api/v1/project/{path}"), &headers, body).await
+    let headers = [
+        ("authorization", bearer.as_str()),
+        ("content-type", "application/json"),
+    ];
+    fixture
+        .server
+        .send(method, &format!("/api/v1/project/{path}"), &headers, body)
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn caller_reads_what_its_packs_would_return() {
     let folder = tempfile::tempdir().unwrap();
     let (fixture, system) = with_tokens(folder.path()).await;
-    assert_eq!(fixture.server.get("/api/v1/project/health").await.problem(), "unauthenticated");
+    assert_eq!(
+        fixture.server.get("/api/v1/project/health").await.problem(),
+        "unauthenticated"
+    );
     let one = token(&system, "packs:run:forge.health").await;
-    assert_eq!(ask(&fixture, Method::GET, "health", &one, "").await.status, 200);
+    assert_eq!(
+        ask(&fixture, Method::GET, "health", &one, "").await.status,
+        200
+    );
     let refused = ask(&fixture, Method::GET, "features", &one, "").await;
     assert_eq!(refused.problem(), "forbidden");
-    assert!(refused.header("www-authenticate").contains("packs:run:forge.features_list"), "{refused:?}");
+    assert!(
+        refused
+            .header("www-authenticate")
+            .contains("packs:run:forge.features_list"),
+        "{refused:?}"
+    );
     let all = token(&system, "packs:run:forge.*").await;
     for (route, _) in ROUTES {
         let route = path(&fixture, route).replace("/api/v1/project/", "");
-        assert_eq!(ask(&fixture, Method::GET, &route, &all, "").await.status, 200, "{route}");
+        assert_eq!(
+            ask(&fixture, Method::GET, &route, &all, "").await.status,
+            200,
+            "{route}"
+        );
     }
     let other = token(&system, "packs:run:repo.* memory:read").await;
     for (route, _) in ROUTES {
         let route = path(&fixture, route).replace("/api/v1/project/", "");
-        assert_eq!(ask(&fixture, Method::GET, &route, &other, "").await.status, 403, "{route}");
+        assert_eq!(
+            ask(&fixture, Method::GET, &route, &other, "").await.status,
+            403,
+            "{route}"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn artifact_is_a_download() {
     let fixture = ProjectFixture::new().await;
-    let file = fixture.server.get(&path(&fixture, "artifacts/{artifact}/bytes")).await;
-    assert_eq!((file.status.as_u16(), file.body.as_str()), (200, "<script>alert(1)</script>"));
-    assert_eq!(file.header("content-disposition"), "attachment; filename=\"report.html\"");
+    let file = fixture
+        .server
+        .get(&path(&fixture, "artifacts/{artifact}/bytes"))
+        .await;
+    assert_eq!(
+        (file.status.as_u16(), file.body.as_str()),
+        (200, "<script>alert(1)</script>")
+    );
+    assert_eq!(
+        file.header("content-disposition"),
+        "attachment; filename=\"report.html\""
+    );
     assert_eq!(file.header("x-content-type-options"), "nosniff");
-    assert_eq!(file.header("content-security-policy"), "default-src 'none'; sandbox");
+    assert_eq!(
+        file.header("content-security-policy"),
+        "default-src 'none'; sandbox"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trigger_test_logs_no_match() {
     let fixture = ProjectFixture::new().await;
-    let events = async || fixture.server.get("/api/v1/project/events").await.json()["seq"].as_u64().unwrap();
+    let events = async || {
+        fixture.server.get("/api/v1/project/events").await.json()["seq"]
+            .as_u64()
+            .unwrap()
+    };
     let before = events().await;
-    let found = fixture.server.get("/api/v1/project/skill-matches?task=implement%20it").await.json();
+    let found = fixture
+        .server
+        .get("/api/v1/project/skill-matches?task=implement%20it")
+        .await
+        .json();
     assert_eq!(found["matches"][0]["skill"], "code-generation", "{found}");
     assert_eq!(events().await, before);
 }
@@ -212,7 +316,22 @@ async fn colours_have_three_forms() {
     let json = fixture.get("/api/v1/project/colours").await;
     assert_eq!(json.json()["long-term"], "#4CAF50");
     let css = fixture.get("/api/v1/project/colours?format=css").await;
-    assert!(css.header("content-type").starts_with("text/css") && css.body.contains("--git: #607D8B;"), "{css:?}");
-    assert!(fixture.get("/api/v1/project/colours?format=ts").await.body.contains("\"linear\": \"#FF9800\","));
-    assert_eq!(fixture.get("/api/v1/project/colours?format=svg").await.problem(), "invalid_input");
+    assert!(
+        css.header("content-type").starts_with("text/css") && css.body.contains("--git: #607D8B;"),
+        "{css:?}"
+    );
+    assert!(
+        fixture
+            .get("/api/v1/project/colours?format=ts")
+            .await
+            .body
+            .contains("\"linear\": \"#FF9800\",")
+    );
+    assert_eq!(
+        fixture
+            .get("/api/v1/project/colours?format=svg")
+            .await
+            .problem(),
+        "invalid_input"
+    );
 }
