@@ -25,7 +25,7 @@ while read -r module; do
     cp "$module" "$folder/root/modules/$((number++))-$(basename "$module")"
 done <"$folder/modules"
 {
-    printf '#!/bin/bash\ncd %q\nexport HOME=/tmp/home PATH=%q\nmkdir -p "$HOME"\n' "$PWD" "$PATH"
+    printf '#!/bin/bash\ncd %q\nexport HOME=/tmp/home PATH=%q\nmkdir -p "$HOME"\nulimit -n 65536\n' "$PWD" "$PATH"
     printf '%q ' "$@"
     printf '\necho "ended with $?"\nsync\necho o >/proc/sysrq-trigger\nsleep 60\n'
 } >"$folder/root/command"

@@ -117,8 +117,7 @@ def report(
     if stand.nats:
         replayed = []
         for deck in stand.decks:
-            deck.run("forge", "events", "send")
-            replayed.append(json.loads(deck.run("forge", "events", "replay", "--server", "--json"))["data"])
+            replayed.append(json.loads(deck.run("forge", "events", "--server", "--json"))["data"])
         wrong += check.events(callers, replayed)
         print(f"events in the stream: {sum(len(replay['events']) for replay in replayed)}")
     failed, counted = check.failed(history, faults.outages)
