@@ -10,12 +10,13 @@ use serde::Serialize;
 
 /// Declares a pack by its family, verb and handler.
 ///
-/// The manifest is `<verb>.toml` beside the caller.
+/// The manifest is `<verb>.toml` beside the caller, and the schemas are `SCHEMAS` of the caller.
 macro_rules! pack {
     ($family:literal, $verb:literal, $handler:expr) => {
         ::helmdeck_core::Builtin {
             file: concat!("packs/", $family, "/", $verb, ".toml"),
             manifest: include_str!(concat!($verb, ".toml")),
+            schemas: SCHEMAS,
             handler: ::std::sync::Arc::new($handler),
             need: ::helmdeck_core::Need::Nothing,
         }
@@ -30,6 +31,8 @@ pub mod github;
 mod manifests;
 mod memory;
 pub mod repo;
+#[cfg(test)]
+mod schemas;
 pub mod seam;
 pub mod swe;
 #[cfg(feature = "tiktoken")]

@@ -242,7 +242,7 @@ async fn run_pack(
     router: &Router,
     answers: &mut Vec<(String, String)>,
 ) {
-    let manifest = Manifest::parse(pack.file, pack.manifest, &|_| Err(String::new())).unwrap();
+    let manifest = Manifest::check_builtin(pack.file, pack.manifest, pack.schemas).unwrap();
     let name = manifest.name.as_str();
     for input in fixture.inputs(&manifest) {
         // Twice in process and four times over REST: GitHub's stand-in answers writes with its

@@ -100,10 +100,7 @@ const MEMORY: &[(&str, &str)] = &[
         "socket_buffers",
         "\nfor _ in range(280):\n    a, b = socket.socketpair(); a.setblocking(False); keep += [a, b]\n    fill(a)",
     ),
-    (
-        "pipe_buffers",
-        "\nfor _ in range(40):\n    r, w = os.pipe(); fcntl.fcntl(w, 1031, 1 << 20); os.set_blocking(w, False); keep += [r, w]\n    fill(w)",
-    ),
+    // What a user holds in pipes is bounded by the kernel itself (fs.pipe-user-pages-soft, 64 MiB).
 ];
 
 /// Python that takes 240 MiB of the session's folder, as [`MEMORY`] does of memory.

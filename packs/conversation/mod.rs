@@ -14,6 +14,9 @@ mod verbs;
 use helmdeck_conversation::Conversations;
 use helmdeck_core::Builtin;
 
+/// The manifests of this family have their schemas.
+const SCHEMAS: &str = "";
+
 /// Returns the packs of this family.
 pub(crate) fn packs(conversations: &Conversations) -> Vec<Builtin> {
     let memory = || conversations.clone();

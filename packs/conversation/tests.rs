@@ -85,7 +85,7 @@ impl Views for Bare {
 }
 
 fn manifest(builtin: &Builtin) -> Manifest {
-    Manifest::parse(builtin.file, builtin.manifest, &|_| Err("none".into())).unwrap()
+    Manifest::check_builtin(builtin.file, builtin.manifest, builtin.schemas).unwrap()
 }
 
 fn context(builtin: &Builtin, identity: Identity, memory: Result<Memory, NoMemory>) -> Context {

@@ -7,7 +7,6 @@
 mod brief;
 mod checkpoints;
 mod features;
-mod issues;
 mod knowledge;
 mod place;
 mod recovery;
@@ -19,9 +18,10 @@ mod work;
 use std::path::PathBuf;
 
 use helmdeck_core::{Builtin, Need};
+use helmdeck_forge::issues::{AddIssue, ListIssues, SetIssue, ShowIssue};
 use helmdeck_forge::{Project, ProjectEnvironment};
 
-use place::{ProjectOpener, Verb};
+use place::{ProjectOpener, Runs, Verb};
 
 /// What packs of a project wait for if the operator named none.
 pub(crate) const NO_PROJECT: &str =
@@ -76,8 +76,12 @@ impl Config {
     }
 }
 
+/// Schemas of the verbs: `tests::schemas` makes the file of their types.
+const SCHEMAS: &str = include_str!("schemas.json");
+
 /// Returns the packs of this family.
-pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
+#[must_use]
+pub fn packs(config: &Config) -> Vec<Builtin> {
     let place = &ProjectOpener::new(config.clone());
     let (add, set): (features::Adding, features::Setting) = if config.run {
         (features::add, features::set)
@@ -110,18 +114,10 @@ pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
         pack!("forge", "features_list", Verb::new(place, features::list)),
         pack!("forge", "features_add", Verb::new(place, add).changing()),
         pack!("forge", "features_set", Verb::new(place, set).changing()),
-        pack!("forge", "issue_list", Verb::new(place, issues::list)),
-        pack!("forge", "issue_show", Verb::new(place, issues::show)),
-        pack!(
-            "forge",
-            "issue_add",
-            Verb::new(place, issues::add).changing()
-        ),
-        pack!(
-            "forge",
-            "issue_set",
-            Verb::new(place, issues::set).changing()
-        ),
+        pack!("forge", "issue_list", Runs::<ListIssues>::new(place)),
+        pack!("forge", "issue_show", Runs::<ShowIssue>::new(place)),
+        pack!("forge", "issue_add", Runs::<AddIssue>::new(place)),
+        pack!("forge", "issue_set", Runs::<SetIssue>::new(place)),
         pack!("forge", "skill", Verb::new(place, skills::skill)),
         pack!(
             "forge",

@@ -1,5 +1,6 @@
 //! Opens the project for one call, and maps its errors.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,6 +8,7 @@ use async_trait::async_trait;
 use helmdeck_core::{Code, Context, Error, Handler, Identity, Json, Reply, Result};
 use helmdeck_forge::error::Error as ProjectError;
 use helmdeck_forge::sessions::Sessions;
+use helmdeck_forge::verb;
 use helmdeck_forge::{Project, ProjectEnvironment};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -180,6 +182,52 @@ where
                 Sessions::new(&project).renew_lease();
             }
             done
+        })
+        .await
+    }
+}
+
+/// A handler: runs a verb of the project on a blocking thread.
+pub(super) struct Runs<V> {
+    place: ProjectOpener,
+    verb: PhantomData<fn() -> V>,
+}
+
+impl<V: verb::Verb> Runs<V> {
+    pub(super) fn new(place: &ProjectOpener) -> Self {
+        Self {
+            place: place.clone(),
+            verb: PhantomData,
+        }
+    }
+}
+
+#[async_trait]
+impl<V: verb::Verb> Handler for Runs<V> {
+    async fn run(&self, context: Context, input: Json) -> Result<Reply> {
+        if context.identity.is_anonymous() {
+            return Err(Error::new(
+                Code::Unauthenticated,
+                "the memory of a project is only for callers who are known",
+            ));
+        }
+        let verb: V = input.read()?;
+        let place = self.place.clone();
+        let (caller, wait) = (Arc::clone(&context.identity), Wait::of(&context));
+        let settings = match V::WITH_DAMAGED_SETTINGS {
+            true => Settings::OrDefaults,
+            false => Settings::Needed,
+        };
+        // A started change is finished even if the caller goes away.
+        crate::blocking(move || {
+            wait.check()?;
+            let session = verb.session().map(str::to_owned);
+            let mut project = place.open(&caller, session, settings)?;
+            if V::ACCESS == verb::Access::Observe {
+                project = project.reading();
+            }
+            wait.check()?;
+            verb::call(&project, verb).map_err(|error| said(&error))
         })
         .await
     }

@@ -30,6 +30,7 @@ macro_rules! packs {
         pub(crate) fn packs() -> Vec<Builtin> {
             vec![$(Builtin {
                 file: concat!("packs/memory/", stringify!($verb), ".toml"),
+                schemas: "",
                 manifest: include_str!(concat!(stringify!($verb), ".toml")),
                 handler: Arc::new($handler),
                 need: Need::Memory,

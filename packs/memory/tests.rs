@@ -11,7 +11,7 @@ use helmdeck_core::{Builtin, Clock, Code, Context, Error, Identity, Json, Manife
 use serde_json::json;
 
 fn manifest(builtin: &Builtin) -> Manifest {
-    Manifest::parse(builtin.file, builtin.manifest, &|_| Err("none".into())).unwrap()
+    Manifest::check_builtin(builtin.file, builtin.manifest, builtin.schemas).unwrap()
 }
 
 fn context(builtin: &Builtin, memory: NoMemory) -> Context {

@@ -41,6 +41,9 @@ pub(crate) use git::{Git, Remote};
 pub(crate) use mirror::Wish;
 pub(crate) use publish::{Proposal, apply_and_push};
 
+/// The manifests of this family have their schemas.
+const SCHEMAS: &str = "";
+
 /// Returns the packs of this family.
 pub(crate) fn packs(git: &Git) -> Vec<Builtin> {
     vec![

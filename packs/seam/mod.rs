@@ -51,6 +51,9 @@ impl Config {
     }
 }
 
+/// The manifests of this family have their schemas.
+const SCHEMAS: &str = "";
+
 /// Returns the packs of this family.
 pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
     let shared = config.seam.clone().map(Arc::new);

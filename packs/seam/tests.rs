@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::Config;
 
 fn manifest(builtin: &Builtin) -> Manifest {
-    Manifest::parse(builtin.file, builtin.manifest, &|_| Err("none".into())).unwrap()
+    Manifest::check_builtin(builtin.file, builtin.manifest, builtin.schemas).unwrap()
 }
 
 async fn call_as(

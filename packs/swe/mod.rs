@@ -38,6 +38,9 @@ pub(crate) fn need(client: &Client) -> Need {
     Need::check(move || missing)
 }
 
+/// The manifests of this family have their schemas.
+const SCHEMAS: &str = "";
+
 /// Returns the packs of this family. Connects to nothing yet.
 ///
 /// `github_host` is where the repositories of the `github.*` packs are.

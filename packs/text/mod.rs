@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::blocking;
 
+/// The manifests of this family have their schemas.
+const SCHEMAS: &str = "";
+
 /// Returns the packs of this family.
 pub(crate) fn packs() -> Vec<Builtin> {
     vec![pack!("text", "count_tokens", CountTokens)]

@@ -71,6 +71,7 @@ pub(crate) fn pack(output: &str, memory: &str) -> Builtin {
     let manifest: &'static str = Box::leak(manifest(output, memory).into_boxed_str());
     Builtin {
         file: "bench.toml",
+        schemas: "",
         manifest,
         handler: Arc::new(Issues::new()),
         need: Need::Nothing,

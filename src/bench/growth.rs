@@ -80,6 +80,7 @@ fn small_pack(number: usize, memory: &str) -> Builtin {
     let manifest: &'static str = Box::leak(manifest.into_boxed_str());
     Builtin {
         file: "bench.toml",
+        schemas: "",
         manifest,
         handler: Arc::new(Small),
         need: Need::Nothing,

@@ -6,9 +6,10 @@ use helmdeck_engine::{Engine, PackInfo};
 
 use crate::args::PackRef;
 use crate::exit::{Failure, Result};
-use crate::output::{Output, columns};
+use crate::output::Output;
 use crate::terminal;
 use crate::wire::{MemoryUse, Setup};
+use helmdeck_core::text::columns;
 
 /// How many packs of a family an error names.
 const NAMED: usize = 12;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
-use crate::terminal::{Terminals, cells};
+use crate::terminal::Terminals;
 
 /// Output streams and format of a command.
 #[derive(Debug, Clone, Copy)]
@@ -230,31 +230,6 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Lays rows out in columns, two spaces apart; the last column is not padded.
-pub(crate) fn columns(rows: &[Vec<String>]) -> String {
-    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..count)
-        .map(|at| {
-            rows.iter()
-                .filter_map(|row| row.get(at))
-                .map(|cell| cells(cell))
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            line.push_str(cell);
-            line.extend(std::iter::repeat_n(' ', width - cells(cell) + 2));
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
 /// Returns a size for people: `17 B`, `4.0 KiB`.
 #[allow(
     clippy::cast_precision_loss,
@@ -291,20 +266,6 @@ mod tests {
             "a\\u{202e}b\\u{2069}\\u{2028}"
         );
         assert_eq!(printable("äöü – 漢字 שלום"), "äöü – 漢字 שלום");
-    }
-
-    #[test]
-    fn columns_line_up() {
-        let rows = [
-            vec!["a".to_owned(), "long".to_owned(), "x".to_owned()],
-            vec!["bcd".to_owned(), "e".to_owned()],
-        ];
-        assert_eq!(columns(&rows), "a    long  x\nbcd  e\n");
-        let wide = [
-            vec!["漢字".to_owned(), "x".to_owned()],
-            vec!["abc".to_owned(), "y".to_owned()],
-        ];
-        assert_eq!(columns(&wide), "漢字  x\nabc   y\n");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Tables for people: a line of headings, then rows.
 
-use crate::output::columns;
+use helmdeck_core::text::columns;
 
 /// Writes a table with aligned columns.
 pub(crate) fn table<const N: usize>(

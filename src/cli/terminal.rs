@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal};
 
+use unicode_width::UnicodeWidthChar;
+
 use crate::env::ProcessEnvironment;
 
 /// The width of a terminal that does not say its own.
@@ -165,32 +167,8 @@ pub(crate) fn fit(line: &str, cells: usize) -> String {
 }
 
 /// Returns the cells that a character takes (Unicode Standard Annex 11).
-///
-/// For symbols that only some terminals draw wide it is an upper bound, so that no line wraps.
-const fn cells_of(c: char) -> usize {
-    match c {
-        // Combining marks, joiners and variation selectors.
-        '\u{300}'..='\u{36f}'
-        | '\u{200b}'..='\u{200d}'
-        | '\u{20d0}'..='\u{20ff}'
-        | '\u{fe00}'..='\u{fe0f}' => 0,
-        // East Asian scripts, full-width forms, symbols and emoji.
-        '\u{1100}'..='\u{115f}'
-        | '\u{231a}'..='\u{23ff}'
-        | '\u{25a0}'..='\u{27bf}'
-        | '\u{2900}'..='\u{303e}'
-        | '\u{3041}'..='\u{a4cf}'
-        | '\u{a960}'..='\u{a97f}'
-        | '\u{ac00}'..='\u{d7ff}'
-        | '\u{f900}'..='\u{faff}'
-        | '\u{fe30}'..='\u{fe6f}'
-        | '\u{ff00}'..='\u{ff60}'
-        | '\u{ffe0}'..='\u{ffe6}'
-        | '\u{1b000}'..='\u{1b2ff}'
-        | '\u{1f000}'..='\u{1faff}'
-        | '\u{20000}'..='\u{3ffff}' => 2,
-        _ => 1,
-    }
+fn cells_of(c: char) -> usize {
+    c.width().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -171,6 +171,9 @@ pub struct Builtin {
     pub file: &'static str,
     /// The manifest.
     pub manifest: &'static str,
+    /// Schemas of a family of packs, for manifests that leave out `[input]` and `[output]`: JSON,
+    /// `{"<pack>": {"input": {}, "output": {}}}`. Empty: there are none.
+    pub schemas: &'static str,
     /// The handler that the manifest names.
     pub handler: Arc<dyn Handler>,
     /// Condition for the pack to be listed.

@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use unicode_width::UnicodeWidthStr;
+
 /// Returns whether a character is invisible, ends a line, controls a terminal, or reorders others.
 ///
 /// Line feed and tab count too. Joiners (U+200C, U+200D) and the first sixteen variation selectors
@@ -172,6 +174,32 @@ pub fn is_percent_encoded(text: &str) -> bool {
     })
 }
 
+/// Lays rows out in columns, two spaces apart; the last column is not padded.
+#[must_use]
+pub fn columns(rows: &[Vec<String>]) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..count)
+        .map(|at| {
+            rows.iter()
+                .filter_map(|row| row.get(at))
+                .map(|cell| cell.width())
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            line.push_str(cell);
+            line.extend(std::iter::repeat_n(' ', width - cell.width() + 2));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -270,5 +298,19 @@ mod tests {
             let once = visible(&text);
             prop_assert_eq!(visible(&once), &*once);
         }
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [
+            vec!["a".to_owned(), "long".to_owned(), "x".to_owned()],
+            vec!["bcd".to_owned(), "e".to_owned()],
+        ];
+        assert_eq!(columns(&rows), "a    long  x\nbcd  e\n");
+        let wide = [
+            vec!["漢字".to_owned(), "x".to_owned()],
+            vec!["abc".to_owned(), "y".to_owned()],
+        ];
+        assert_eq!(columns(&wide), "漢字  x\nabc   y\n");
     }
 }

@@ -84,7 +84,7 @@ enum ArtifactLocation {
 ///
 /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
 /// let pack =
-///     Builtin { file: "greet.toml", manifest: MANIFEST, handler: Arc::new(Greet), need: Need::Nothing };
+///     Builtin { file: "greet.toml", manifest: MANIFEST, schemas: "", handler: Arc::new(Greet), need: Need::Nothing };
 /// let engine = Engine::builder(Config::default()).builtins(vec![pack]).build();
 ///
 /// let call = Call::new(PackName::new("demo.greet").unwrap(), "{}", Arc::new(Identity::local()));

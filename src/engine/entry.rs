@@ -74,7 +74,8 @@ impl PackEntry {
                 .builtin
                 .as_ref()
                 .ok_or_else(|| refuse("the pack was not read"))?;
-            let manifest = Manifest::parse_builtin(builtin.file, builtin.manifest)?;
+            let manifest =
+                Manifest::parse_builtin(builtin.file, builtin.manifest, builtin.schemas)?;
             let (handler, contract) = (Arc::clone(&builtin.handler), manifest.contract(&[]));
             Ok(Arc::new(inner.register(
                 manifest,

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Category, Error, Result};
-use crate::issues::{Add, Changed};
+use crate::issues::{AddIssue, IssueChanged, IssueFields};
 use crate::json::{Json, Members};
 use crate::layout::TEMPLATES;
 use crate::project::Project;
@@ -232,7 +232,7 @@ impl<'a> Forms<'a> {
     ///
     /// # Errors
     /// `Usage` (`E_FORM`) with every wrong field at once; as [`Self::show`]; errors from adding it.
-    pub fn add(&self, name: &str, values: &Values, more: &Add) -> Result<Changed> {
+    pub fn add(&self, name: &str, values: &Values, more: &IssueFields) -> Result<IssueChanged> {
         let shown = self.show(name)?;
         let checked = check::check(&shown, values);
         if !checked.errors.is_empty() {
@@ -248,23 +248,26 @@ impl<'a> Forms<'a> {
             .fields
             .iter()
             .filter(|field| field.kind == FieldType::Checklist);
-        let mut criteria = more.criteria.clone();
+        let mut criteria = more.criteria.clone().unwrap_or_default();
         criteria.extend(
             lists
                 .filter_map(|field| values.get(&field.name))
                 .flatten()
                 .cloned(),
         );
-        let add = Add {
+        let add = AddIssue {
             title: values
                 .get(TITLE)
                 .and_then(|all| all.first())
                 .cloned()
                 .unwrap_or_default(),
-            description: Some(body::write(&form, values)),
-            kind: more.kind.clone().or_else(|| Some(form.template.clone())),
-            criteria,
-            ..more.clone()
+            fields: IssueFields {
+                description: Some(body::write(&form, values)),
+                kind: more.kind.clone().or_else(|| Some(form.template.clone())),
+                criteria: Some(criteria),
+                ..more.clone()
+            },
+            ..AddIssue::default()
         };
         let mut changed = self.project.issues().add(&add)?;
         changed.warnings.extend(checked.warnings);

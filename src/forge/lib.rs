@@ -35,6 +35,7 @@ pub mod skills;
 #[cfg(test)]
 mod tests;
 pub mod trust;
+pub mod verb;
 pub mod view;
 pub mod work;
 

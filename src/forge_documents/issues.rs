@@ -469,6 +469,15 @@ impl Criterion {
         }
     }
 
+    /// Returns what shows that it holds.
+    #[must_use]
+    pub fn evidence(&self) -> &str {
+        match self {
+            Self::Text(_) => "",
+            Self::Checked(checked) => checked.evidence.as_deref().unwrap_or_default(),
+        }
+    }
+
     /// Says whether it holds.
     #[must_use]
     pub const fn is_done(&self) -> bool {

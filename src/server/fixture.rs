@@ -160,6 +160,7 @@ impl Fixture {
             None,
             &["test.long"],
             ConversationSetup::default(),
+            None,
         )
         .await
     }
@@ -173,6 +174,7 @@ impl Fixture {
             Some(auth),
             &["test.long"],
             ConversationSetup::default(),
+            None,
         )
         .await
     }
@@ -187,6 +189,7 @@ impl Fixture {
             auth,
             &["test.session"],
             ConversationSetup::default(),
+            None,
         )
         .await
     }
@@ -200,6 +203,7 @@ impl Fixture {
             None,
             &["test.waits"],
             ConversationSetup::default(),
+            None,
         )
         .await
     }
@@ -210,12 +214,21 @@ impl Fixture {
         auth: Auth,
         setup: ConversationSetup,
     ) -> Self {
-        Self::of_packs(config, true, None, Some(auth), &[], setup).await
+        Self::of_packs(config, true, None, Some(auth), &[], setup, None).await
     }
 
     /// Makes a fixture without a memory key, with a project.
     pub(crate) async fn with_project(project: ProjectSettings, auth: Option<Auth>) -> Self {
-        let fixture = Self::plain().await;
+        let fixture = Self::of_packs(
+            ServerConfig::default(),
+            false,
+            None,
+            None,
+            &[],
+            ConversationSetup::default(),
+            Some(&project),
+        )
+        .await;
         let server = Server::new(fixture.engine.clone(), ServerConfig::default()).auth(auth);
         let server = server
             .clock(Arc::clone(&fixture.clock) as _)
@@ -239,6 +252,7 @@ impl Fixture {
             auth,
             &[],
             ConversationSetup::default(),
+            None,
         )
         .await
     }
@@ -250,6 +264,7 @@ impl Fixture {
         auth: Option<Auth>,
         more: &[&'static str],
         setup: ConversationSetup,
+        project: Option<&ProjectSettings>,
     ) -> Self {
         let clock = Arc::new(ManualClock::at(START));
         let probe = Arc::new(Probe {
@@ -259,6 +274,7 @@ impl Fixture {
         });
         let pack = |name, version, read_only, rest| Builtin {
             file: "packs/test.toml",
+            schemas: "",
             manifest: manifest(name, version, read_only, rest),
             handler: Arc::new(Echo(Arc::clone(&probe))),
             need: if name == "test.waits" {
@@ -286,6 +302,13 @@ impl Fixture {
                 "[memory]\ncache = true\nttl = \"5m\"\nscope = \"session\"",
             ),
             false => pack(name, "v1", true, ""),
+        }));
+        packs.extend(project.into_iter().flat_map(|project| {
+            helmdeck_packs::forge::packs(&helmdeck_packs::forge::Config {
+                root: project.root.clone(),
+                run: false,
+                environment: project.environment.clone(),
+            })
         }));
         let folder = tempfile::tempdir().unwrap();
         let builder = Engine::builder(helmdeck_testkit::patient()).builtins(packs);

@@ -55,6 +55,7 @@ where
     (
         Builtin {
             file: "test.toml",
+            schemas: "",
             manifest,
             handler,
             need: Need::Nothing,

@@ -190,6 +190,12 @@ impl Read for Value {
     }
 }
 
+impl Read for helmdeck_forge::view::SeenCommit {
+    fn read(value: &Value) -> Result<Self, Unreadable> {
+        Ok(serde::Deserialize::deserialize(value)?)
+    }
+}
+
 impl Read for PackName {
     fn read(value: &Value) -> Result<Self, Unreadable> {
         Self::new(text(value)?).map_err(Unreadable)

@@ -10,6 +10,7 @@ use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -70,6 +71,19 @@ impl Rest {
     /// The route's refusal.
     pub(crate) async fn get<T: Read>(&self, caller: &Caller, path: &str) -> Result<T, Failure> {
         read(&self.send(caller, Method::GET, path, None).await?)
+    }
+
+    /// Runs the verb of an address, and returns its output.
+    ///
+    /// # Errors
+    /// The refusal of the verb.
+    pub(crate) async fn output<T: DeserializeOwned>(
+        &self,
+        caller: &Caller,
+        path: &str,
+    ) -> Result<T, Failure> {
+        let answer = self.send(caller, Method::GET, path, None).await?;
+        serde_json::from_slice(&answer.body).map_err(|error| odd(error.into()))
     }
 
     /// Sends a request with JSON as its body, and returns the whole answer.

@@ -198,6 +198,26 @@ pub(crate) fn input(schema: &Value, sent: &Sent) -> Result<Value, String> {
     Ok(Value::Object(input))
 }
 
+/// Returns the change that a form has of the properties that it shows: all but `elsewhere`. An
+/// empty field empties what it stands for, if that can be empty.
+///
+/// # Errors
+/// As [`input`].
+pub(crate) fn edit(schema: &Value, sent: &Sent, elsewhere: &[&str]) -> Result<Value, String> {
+    let mut edit = input(schema, sent)?;
+    for field in fields(schema, &Value::Null) {
+        if elsewhere.contains(&field.name.as_str()) || edit.get(&field.name).is_some() {
+            continue;
+        }
+        match field.kind {
+            Kind::Text | Kind::LongText => edit[&field.name] = "".into(),
+            Kind::Lines => edit[&field.name] = Value::Array(Vec::new()),
+            _ => {}
+        }
+    }
+    Ok(edit)
+}
+
 fn value(text: &str, property: &Value) -> Result<Value, String> {
     // Browsers send the end of a line as two characters (WHATWG HTML, 4.10.21.8).
     let text = text.replace("\r\n", "\n");

@@ -21,6 +21,30 @@ impl Read for Time {
     }
 }
 
+impl From<helmdeck_forge::Time> for Time {
+    fn from(time: helmdeck_forge::Time) -> Self {
+        Self(Timestamp(time.0.as_microsecond()))
+    }
+}
+
+/// A time of a verb's output in a page.
+pub(crate) trait TimeHtml {
+    /// As [`Time::html`].
+    fn html(&self, now: &Timestamp) -> String;
+    /// As [`Time::exact`].
+    fn exact(&self) -> String;
+}
+
+impl TimeHtml for helmdeck_forge::Time {
+    fn html(&self, now: &Timestamp) -> String {
+        Time::from(*self).html(now)
+    }
+
+    fn exact(&self) -> String {
+        Time::from(*self).exact()
+    }
+}
+
 impl Time {
     /// Returns a `time` element: how long ago in words, the exact time for machines and as a
     /// tooltip.

@@ -248,7 +248,7 @@ fn every_command_prints_exactly_one_object() {
         ],
     );
     call(0, &["issue", "add", "Divide", "--blocked-by", "LOCAL-1"]);
-    call(0, &["issue", "list", "--all"]);
+    call(0, &["issue", "list", "all"]);
     call(0, &["issue", "show", "LOCAL-1"]);
     call(
         0,

@@ -338,7 +338,7 @@ fn what_names_a_feature_follows_it_through_a_merge() {
     );
     let issues = fixture.forge_in(&clone, &["issue", "list"]);
     assert_eq!(
-        issues["issues"][0]["issue"]["features"],
+        issues["items"][0]["issue"]["features"],
         serde_json::json!(["FORGE-003"])
     );
     assert_eq!(
@@ -385,7 +385,7 @@ fn two_clones_add_issues_that_any_merge_keeps() {
         "origin/theirs",
     ]);
     let listed = fixture.forge(&["issue", "list"]);
-    let titles: Vec<&Value> = listed["issues"]
+    let titles: Vec<&Value> = listed["items"]
         .as_array()
         .unwrap()
         .iter()

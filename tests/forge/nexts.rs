@@ -89,7 +89,7 @@ fn next_commands_run_and_help() {
         let (exit, stderr) = paste(&fixture, next);
         assert!(exit != 2 && exit != 127, "{code}: {next}: {exit} {stderr}");
     }
-    assert_eq!(next("orphan_commits"), "helmdeck forge issue list --all");
+    assert_eq!(next("orphan_commits"), "helmdeck forge issue list all");
     assert!(
         reasons(&fixture)
             .iter()

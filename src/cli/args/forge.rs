@@ -14,9 +14,7 @@ use clap::{Args, Subcommand, ValueEnum};
 pub(crate) use git::{
     CheckpointCommand, CommitArgs, HookCommand, HookEvent, HookKind, RecoverCommand,
 };
-pub(crate) use issue::{
-    DoneWorkArgs, FormCommand, FormValues, IssueCommand, IssueEdit, IssueFields, StartWorkArgs,
-};
+pub(crate) use issue::{DoneWorkArgs, FormCommand, FormValues, IssueCommand, StartWorkArgs};
 pub(crate) use memory::{
     ArtifactKind, FeatureEdit, FeaturesCommand, FocusArgs, FocusCommand, ForgeArtifactCommand,
     KnowledgeCommand, LearnArgs, SkillCommand, SkillQuery,

@@ -13,9 +13,10 @@ use serde_json::json;
 use super::archive::{PendingFile, taken};
 use crate::args::{ArtifactCommand, ArtifactGetArgs, ArtifactListArgs};
 use crate::exit::{Exit, Failure, Result};
-use crate::output::{columns, size};
+use crate::output::size;
 use crate::signals::Stop;
 use crate::wire::{MemoryUse, Setup};
+use helmdeck_core::text::columns;
 
 /// Limit of files in one list.
 const MAX_LIMIT: usize = 10_000;

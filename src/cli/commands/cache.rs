@@ -13,8 +13,8 @@ use crate::args::CallArgs;
 use crate::commands::{memory, run};
 use crate::exit::Result;
 use crate::lookup;
-use crate::output::columns;
 use crate::wire::{MemoryUse, Setup};
+use helmdeck_core::text::columns;
 
 /// Counters of one pack by name.
 type Counts = BTreeMap<String, u64>;

@@ -8,8 +8,9 @@ use crate::config::{self, show};
 use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
 use crate::gate;
-use crate::output::{Output, columns};
+use crate::output::Output;
 use crate::s3;
+use helmdeck_core::text::columns;
 
 /// Runs `helmdeck config`.
 ///

@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 
 use crate::commands::memory::name;
 use crate::exit::{Exit, Failure, Result};
-use crate::output::{columns, size};
+use crate::output::size;
 use crate::progress::Steps;
 use crate::table::table;
 use crate::wire::Setup;
+use helmdeck_core::text::columns;
 
 /// How many bad rows are named; all are counted.
 const NAMED: usize = 20;

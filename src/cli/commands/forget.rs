@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use crate::args::ForgetArgs;
 use crate::commands::audit::OPERATOR;
 use crate::exit::{Exit, Failure, Result};
-use crate::output::columns;
 use crate::wire::{MemoryUse, Setup};
+use helmdeck_core::text::columns;
 
 /// How many times emptying the store's log is tried, if a reader prevents it.
 const TRIES: u32 = 50;

@@ -14,9 +14,9 @@ use serde_json::json;
 use crate::args::ImportArgs;
 use crate::commands::archive::failure;
 use crate::exit::{Exit, Failure, Result};
-use crate::output::columns;
 use crate::progress::Steps;
 use crate::wire::Setup;
+use helmdeck_core::text::columns;
 
 /// Imports an archive.
 ///

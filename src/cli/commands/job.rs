@@ -12,11 +12,11 @@ use serde_json::Value;
 use super::run;
 use crate::args::{JobCommand, JobListArgs};
 use crate::exit::{Exit, Failure, Result};
-use crate::output::columns;
 use crate::progress::Progress;
 use crate::signals::Stop;
 use crate::table::table;
 use crate::wire::{MemoryUse, Setup};
+use helmdeck_core::text::columns;
 
 /// Poll interval of a job that the command waits for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

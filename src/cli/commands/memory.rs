@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use crate::args::ListArgs;
 use crate::exit::Result;
-use crate::output::{columns, size};
+use crate::output::size;
 use crate::table::table;
 use crate::wire::Setup;
+use helmdeck_core::text::columns;
 
 /// Page size of a list.
 const PAGE: usize = 500;

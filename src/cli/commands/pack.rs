@@ -16,10 +16,11 @@ use serde_json::{Value, json};
 use crate::args::{PackListArgs, PackRef};
 use crate::exit::Result;
 use crate::lookup;
-use crate::output::{columns, printable};
+use crate::output::printable;
 use crate::progress::Progress;
 use crate::terminal::{self, Look, Paint, cut, wrapped};
 use crate::wire::{MemoryUse, Setup};
+use helmdeck_core::text::columns;
 
 /// Time limit for all MCP servers to list their tools.
 pub(crate) const IMPORT_LIMIT: Duration = Duration::from_secs(20);

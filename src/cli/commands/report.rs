@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
-use crate::output::columns;
+use helmdeck_core::text::columns;
 
 /// What was found: facts for people, warnings, and errors with their places.
 #[derive(Default)]

@@ -17,9 +17,10 @@ use crate::config;
 use crate::env::ProcessEnvironment;
 use crate::exit::Result;
 use crate::gate;
-use crate::output::{Output, columns, size};
+use crate::output::{Output, size};
 use crate::running;
 use crate::wire::{MemoryUse, Setup};
+use helmdeck_core::text::columns;
 
 /// Time limit for the server's answer.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);

@@ -75,7 +75,7 @@ fn plain(value: &Value) -> Json {
 mod tests {
     use super::*;
     use crate::config::origin::Origin;
-    use crate::output::columns;
+    use helmdeck_core::text::columns;
 
     #[test]
     fn origins_are_shown_and_passwords_are_not() {

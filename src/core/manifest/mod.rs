@@ -397,14 +397,22 @@ impl Manifest {
 
     /// Parses the manifest of a built-in pack.
     ///
-    /// Its schemas are compiled by the first call, and its examples and schedule are not checked
+    /// `schemas` is [`Builtin::schemas`](crate::Builtin::schemas). The schemas are compiled by the first call, and its examples and schedule are not checked
     /// against them: a server starts with dozens of built-in packs. Check each with
-    /// [`Manifest::parse`] in a test.
+    /// [`Manifest::check_builtin`] in a test.
     ///
     /// # Errors
     /// As [`Manifest::parse`].
-    pub fn parse_builtin(file: &str, text: &str) -> Result<Self, ManifestError> {
-        parse::parse_builtin(file, text)
+    pub fn parse_builtin(file: &str, text: &str, schemas: &str) -> Result<Self, ManifestError> {
+        parse::parse_builtin(file, text, schemas, false)
+    }
+
+    /// Parses the manifest of a built-in pack, and checks everything in it: for tests.
+    ///
+    /// # Errors
+    /// As [`Manifest::parse`].
+    pub fn check_builtin(file: &str, text: &str, schemas: &str) -> Result<Self, ManifestError> {
+        parse::parse_builtin(file, text, schemas, true)
     }
 
     /// Returns name and version of the manifest of a built-in pack without parsing it.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::suggest;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use toml::Spanned;
 
 use super::{
@@ -70,7 +71,9 @@ pub(super) struct SourceText<'a> {
     file: &'a str,
     text: &'a str,
     /// Whether schemas, and what has to fit them, are only checked when a call needs them.
-    is_builtin: bool,
+    is_lazy: bool,
+    /// Schemas of packs that leave them out.
+    schemas: &'a str,
 }
 
 impl SourceText<'_> {
@@ -93,6 +96,13 @@ impl SourceText<'_> {
         read: impl FnOnce(&T) -> Result<R, String>,
     ) -> Result<R, ManifestError> {
         read(value.get_ref()).map_err(|message| self.error(Some(value.span()), message))
+    }
+
+    fn schema(&self, json: Value) -> Result<Schema, String> {
+        match self.is_lazy {
+            true => Ok(Schema::trusted(json)),
+            false => Schema::compile(json),
+        }
     }
 
     fn duration(
@@ -173,13 +183,19 @@ pub(super) fn parse(
         &SourceText {
             file,
             text,
-            is_builtin: false,
+            is_lazy: false,
+            schemas: "",
         },
         read_file,
     )
 }
 
-pub(super) fn parse_builtin(file: &str, text: &str) -> Result<Manifest, ManifestError> {
+pub(super) fn parse_builtin(
+    file: &str,
+    text: &str,
+    schemas: &str,
+    whole: bool,
+) -> Result<Manifest, ManifestError> {
     let refuse = |named: &str| {
         Err(format!(
             "{named} cannot be read: built-in packs have no files"
@@ -189,7 +205,8 @@ pub(super) fn parse_builtin(file: &str, text: &str) -> Result<Manifest, Manifest
         &SourceText {
             file,
             text,
-            is_builtin: true,
+            is_lazy: !whole,
+            schemas,
         },
         &refuse,
     )
@@ -221,8 +238,20 @@ fn manifest_of(
         ));
     }
     let hints = hints_of(source, &raw)?;
-    let input = schema_of(source, raw.input.as_ref(), "input", read_file)?;
-    let output = schema_of(source, raw.output.as_ref(), "output", read_file)?;
+    let mut known = schemas_of(source, &name)?;
+    let mut schema = |what: &str, value: Option<&Spanned<toml::Value>>| match value {
+        Some(value) => schema_of(source, value, what, read_file),
+        None => known.remove(what).map_or_else(
+            || Ok(Schema::anything()),
+            |json| {
+                source
+                    .schema(json)
+                    .map_err(|error| source.error(None, error))
+            },
+        ),
+    };
+    let input = schema("input", raw.input.as_ref())?;
+    let output = schema("output", raw.output.as_ref())?;
     let timeout = source.duration(raw.handler.get_ref().timeout.as_ref(), DEFAULT_TIMEOUT)?;
     if timeout.is_zero() {
         return Err(source.error(
@@ -391,15 +420,28 @@ pub(super) fn suggest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -
         .map_or_else(String::new, |word| format!("; did you mean `{word}`?"))
 }
 
+/// Returns the schemas that the family of a built-in pack has for it.
+fn schemas_of(
+    source: &SourceText<'_>,
+    name: &PackName,
+) -> Result<BTreeMap<String, Value>, ManifestError> {
+    if source.schemas.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let wrong = |error: serde_json::Error| source.error(None, format!("its schemas: {error}"));
+    let all: BTreeMap<&str, &RawValue> = serde_json::from_str(source.schemas).map_err(wrong)?;
+    all.get(name.as_str()).map_or_else(
+        || Ok(BTreeMap::new()),
+        |own| serde_json::from_str(own.get()).map_err(wrong),
+    )
+}
+
 fn schema_of(
     source: &SourceText<'_>,
-    value: Option<&Spanned<toml::Value>>,
+    value: &Spanned<toml::Value>,
     what: &str,
     read_file: ReadFile<'_>,
 ) -> Result<Schema, ManifestError> {
-    let Some(value) = value else {
-        return Ok(Schema::anything());
-    };
     let fail = |message: String| source.error(Some(value.span()), format!("[{what}]: {message}"));
     let toml::Value::Table(table) = value.get_ref() else {
         return Err(fail(
@@ -414,10 +456,7 @@ fn schema_of(
         }
         _ => to_json(value.get_ref()),
     };
-    if source.is_builtin {
-        return Ok(Schema::trusted(json));
-    }
-    Schema::compile(json).map_err(fail)
+    source.schema(json).map_err(fail)
 }
 
 pub(super) fn to_json(value: &toml::Value) -> Value {
@@ -776,7 +815,7 @@ fn fits(
     input: &Schema,
     handler: &HandlerSpec,
 ) -> Result<(), ManifestError> {
-    if source.is_builtin {
+    if source.is_lazy {
         return Ok(());
     }
     let text = input.fill(&value.to_string()).map(Cow::into_owned);

@@ -236,7 +236,7 @@ impl Inner {
                 // A manifest of the folder may give a built-in handler another contract (a cache,
                 // other defaults).
                 let known = self.builtins.iter().find(|builtin| {
-                    Manifest::parse_builtin(builtin.file, builtin.manifest)
+                    Manifest::parse_builtin(builtin.file, builtin.manifest, builtin.schemas)
                         .is_ok_and(|m| m.handler == manifest.handler)
                 });
                 let known = known
@@ -261,8 +261,8 @@ impl Inner {
         builtin: &Builtin,
     ) {
         let Some(unread) = PackEntry::unread(builtin) else {
-            let read =
-                Manifest::parse_builtin(builtin.file, builtin.manifest).map(|manifest| Candidate {
+            let read = Manifest::parse_builtin(builtin.file, builtin.manifest, builtin.schemas)
+                .map(|manifest| Candidate {
                     need: builtin.need.clone(),
                     ..Candidate::new(manifest, Arc::clone(&builtin.handler), Vec::new())
                 });

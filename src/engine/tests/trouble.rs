@@ -55,6 +55,7 @@ impl Service {
         );
         Builtin {
             file: "test.toml",
+            schemas: "",
             manifest: Box::leak(text.into_boxed_str()),
             handler: Arc::new(Asks(Arc::clone(self))),
             need: helmdeck_core::Need::Nothing,

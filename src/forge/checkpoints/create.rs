@@ -13,7 +13,7 @@ use crate::error::{Category, Error, Result};
 use crate::features::{CodeSnapshot, Evidence, FeaturesFile};
 use crate::files::Document as _;
 use crate::git::{Created, Git, Oid};
-use crate::issues::Done;
+use crate::issues::CloseIssue;
 use crate::json::Members;
 use crate::knowledge::KnowledgeFile;
 use crate::layout;
@@ -149,9 +149,9 @@ impl Checkpoints<'_> {
         self.project
             .files()
             .check_secrets("the message of the tag", texts.as_bytes())?;
-        let close = Done {
+        let close = CloseIssue {
             anyway: asked.anyway.clone(),
-            ..Done::default()
+            ..CloseIssue::default()
         };
         for key in &asked.closes {
             self.project.issues().closable(key, &close)?;
@@ -173,9 +173,9 @@ impl Checkpoints<'_> {
         let git = self.project.git()?;
         let paused = self.paused()?;
         let (key, text) = (self.key(asked)?, self.text(asked)?);
-        let close = Done {
+        let close = CloseIssue {
             anyway: asked.anyway.clone(),
-            ..Done::default()
+            ..CloseIssue::default()
         };
         let before = Stand::of(git)?;
         if checked.code_tree.as_ref() != Some(&before.code_tree) {

@@ -101,9 +101,9 @@ fn a_filled_form_becomes_an_issue() {
     assert_eq!(names, ["bug", "feature"]);
     let shown = forms.show("feature").unwrap();
     assert_eq!(shown.options["affected_crates"], ["alpha", "beta", "root"]);
-    let more = Add {
-        labels: vec!["math".to_owned()],
-        ..Add::default()
+    let more = IssueFields {
+        labels: Some(vec!["math".to_owned()]),
+        ..IssueFields::default()
     };
     let issue = forms.add("feature", &values(GOOD), &more).unwrap().issue;
     assert_eq!(
@@ -153,7 +153,9 @@ fn every_error_is_named_at_once() {
             "qa_requirements"
         ]
     );
-    let error = forms.add("feature", &wrong, &Add::default()).unwrap_err();
+    let error = forms
+        .add("feature", &wrong, &IssueFields::default())
+        .unwrap_err();
     assert!(
         error.code == "E_FORM" && error.message.contains("title is required"),
         "{error}"

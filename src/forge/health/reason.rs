@@ -170,7 +170,7 @@ codes! {
     /// Issues could not be fetched.
     PullFailed, "pull_failed", "helmdeck forge tracker status";
     /// A commit has no issue.
-    OrphanCommits, "orphan_commits", "helmdeck forge issue list --all";
+    OrphanCommits, "orphan_commits", "helmdeck forge issue list all";
 }
 
 #[cfg(test)]

@@ -3,42 +3,53 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::edit::{Changed, changed};
 use super::history::{self, Record};
 use super::queue::{self, ChangeKind, IssueChange};
 use super::store::{self, Source, check_match};
-use super::{CANCELLED, Comment, DONE, Issue, Issues, OPEN, absent, check_key};
+use super::{CANCELLED, Comment, DONE, Issue, IssueChanged, Issues, OPEN, absent, check_key};
 use crate::committed;
 use crate::error::{Category, Error, Result};
 use crate::events::{self, Subject, data};
 use crate::json::Members;
 use crate::layout::ISSUES;
 
-/// Request to close an issue.
+/// How an issue is closed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Done {
-    /// Why it is closed although a criterion is open.
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
+pub struct CloseIssue {
+    /// Reason for closing it although a criterion is open
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 4000))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "WHY"))]
     pub anyway: Option<String>,
-    /// Whether it is closed because nobody will finish it. Its criteria may be open.
-    pub cancelled: bool,
-    /// What was done, besides what its commits say.
+    /// What was done, besides what its commits say
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), inner(length(max = 4000)))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TEXT"))]
     pub what: Vec<String>,
-    /// Why it was done, besides what its commits say.
+    /// Why it was done, besides what its commits say
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 4000))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TEXT"))]
     pub why: Option<String>,
-    /// What was learned, besides what its commits say.
+    /// What was learned, besides what its commits say
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), inner(length(max = 4000)))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TEXT"))]
     pub learned: Vec<String>,
+    /// Whether it is closed because nobody will finish it. Its criteria may be open.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub cancelled: bool,
     /// Ids of commits that did it, besides those that name it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub commits: Vec<String>,
 }
 
 /// An issue that was closed.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Closed {
     /// Its key.
     pub key: String,
@@ -58,7 +69,7 @@ impl Issues<'_> {
     /// # Errors
     /// `Refused` (`E_CRITERIA`) while a criterion is open, unless a reason is given; `Stale` if the
     /// issue has another version tag; `NotFound`; `Paused`; errors from writing.
-    pub fn done(&self, key: &str, done: &Done, if_match: Option<&str>) -> Result<Closed> {
+    pub fn done(&self, key: &str, done: &CloseIssue, if_match: Option<&str>) -> Result<Closed> {
         let project = self.project;
         project.check_not_paused()?;
         check_key(key).map_err(Error::usage)?;
@@ -161,7 +172,7 @@ impl Issues<'_> {
     ///
     /// # Errors
     /// As [`Self::done`].
-    pub(crate) fn closable(&self, key: &str, done: &Done) -> Result<Option<Issue>> {
+    pub(crate) fn closable(&self, key: &str, done: &CloseIssue) -> Result<Option<Issue>> {
         let Some(issue) = self.read()?.find(key).cloned() else {
             return Ok(None);
         };
@@ -169,18 +180,25 @@ impl Issues<'_> {
         Ok(Some(issue))
     }
 
+    /// Returns whether an issue is closed.
+    pub(super) fn is_closed(&self, key: &str) -> Result<bool> {
+        let is_open = self.read()?.find(key).is_some();
+        Ok(!is_open && history::find(self.project.files(), key)?.is_some())
+    }
+
     /// Opens an issue of the history again. An open one stays as it is.
     ///
     /// # Errors
     /// `NotFound`; `Paused`; errors from writing.
-    pub fn reopen(&self, key: &str) -> Result<Changed> {
+    pub fn reopen(&self, key: &str, if_match: Option<&str>) -> Result<IssueChanged> {
         let project = self.project;
         project.check_not_paused()?;
         check_key(key).map_err(Error::usage)?;
         if let Some(issue) = self.read()?.find(key).cloned() {
-            return changed(issue, vec![format!("{key} is open")]);
+            return IssueChanged::of(issue, vec![format!("{key} is open")]);
         }
         let record = history::find(project.files(), key)?.ok_or_else(|| absent(key))?;
+        check_match(&record.issue, if_match)?;
         let now = project.environment().now().seconds();
         let closed = record
             .closed_at
@@ -228,12 +246,12 @@ impl Issues<'_> {
             to: issue.state.clone(),
         };
         events::emit(project, Subject::Linear, event);
-        changed(issue, Vec::new())
+        IssueChanged::of(issue, Vec::new())
     }
 }
 
 /// Refuses to close an issue with open criteria without a reason.
-fn check_criteria(issue: &Issue, done: &Done) -> Result<()> {
+fn check_criteria(issue: &Issue, done: &CloseIssue) -> Result<()> {
     if done.cancelled
         || done
             .anyway

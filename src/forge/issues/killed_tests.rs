@@ -6,7 +6,7 @@ use std::process::Command;
 
 use helmdeck_forge_documents::marks;
 
-use super::{Add, Done, NewComment, Scope, Start};
+use super::{AddIssue, CloseIssue, IssueFields, Scope, Start};
 use crate::environment::ProjectEnvironment;
 use crate::features::{Add as AddFeature, BlockedBy, Features};
 use crate::files::kill;
@@ -33,13 +33,13 @@ enum Deed {
 const DEEDS: [Deed; 4] = [Deed::Close, Deed::Reopen, Deed::Rename, Deed::Finish];
 
 fn act(project: &Project, deed: Deed) -> crate::error::Result<()> {
-    let done = Done {
+    let done = CloseIssue {
         anyway: Some("so".to_owned()),
-        ..Done::default()
+        ..CloseIssue::default()
     };
     match deed {
         Deed::Close => project.issues().done(KEY, &done, None).map(drop),
-        Deed::Reopen => project.issues().reopen(KEY).map(drop),
+        Deed::Reopen => project.issues().reopen(KEY, None).map(drop),
         Deed::Rename => project.issues().rename(KEY, OTHER).map(drop),
         Deed::Finish => {
             let finish = Finish {
@@ -81,28 +81,26 @@ fn prepare(deed: Deed) -> Repository {
     repository.write(".forge/.gitignore", include_str!("../init/gitignore"));
     let project = open(repository.path());
     let issues = project.issues();
-    let add = Add {
+    let add = AddIssue {
         title: "One".into(),
-        criteria: vec!["it works".into()],
-        ..Add::default()
+        fields: IssueFields {
+            criteria: Some(vec!["it works".into()]),
+            ..IssueFields::default()
+        },
+        ..AddIssue::default()
     };
     assert_eq!(issues.add(&add).unwrap().issue.linear_id, KEY);
     for text in ["first", "second"] {
-        issues
-            .comment(
-                KEY,
-                &NewComment {
-                    text: text.into(),
-                    by: None,
-                },
-            )
-            .unwrap();
+        issues.comment(KEY, text).unwrap();
     }
     issues
-        .add(&Add {
+        .add(&AddIssue {
             title: "Two".into(),
-            blocked_by: vec![KEY.into()],
-            ..Add::default()
+            fields: IssueFields {
+                blocked_by: Some(vec![KEY.into()]),
+                ..IssueFields::default()
+            },
+            ..AddIssue::default()
         })
         .unwrap();
     let feature = AddFeature {

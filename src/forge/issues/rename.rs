@@ -1,6 +1,6 @@
 //! Keys that a tracker gives to issues. The old key stays as an alias, because commits keep it.
 
-use super::edit::{Changed, changed};
+use super::IssueChanged;
 use super::history;
 use super::store::{self, Source};
 use super::{Active, Issue, Issues, absent, check_key};
@@ -18,7 +18,7 @@ impl Issues<'_> {
     ///
     /// # Errors
     /// `NotFound`; `Refused` if another issue has the key; errors from writing.
-    pub fn rename(&self, from: &str, to: &str) -> Result<Changed> {
+    pub fn rename(&self, from: &str, to: &str) -> Result<IssueChanged> {
         check_key(from).and(check_key(to)).map_err(Error::usage)?;
         let issue = self.change(Source::Tracker, |active, _| {
             if let Some(there) = active.issues.iter().find(|issue| issue.linear_id == to) {
@@ -44,7 +44,7 @@ impl Issues<'_> {
             Ok(issue)
         })?;
         renamed(self.project, from, to)?;
-        changed(issue, Vec::new())
+        IssueChanged::of(issue, Vec::new())
     }
 
     /// Gives a closed issue the key of a tracker, everywhere. Its file in the history gets that
@@ -186,7 +186,7 @@ fn renamed(project: &Project, from: &str, to: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Add, Done};
+    use super::super::{AddIssue, CloseIssue, IssueFields};
     use crate::fixture::Fixture;
     use crate::layout::HISTORY;
 
@@ -194,23 +194,26 @@ mod tests {
     fn a_closed_issue_takes_a_key_with_its_file() {
         let fixture = Fixture::new();
         let issues = fixture.project.issues();
-        let add = |title: &str| Add {
+        let add = |title: &str| AddIssue {
             title: title.to_owned(),
-            ..Add::default()
+            ..AddIssue::default()
         };
         issues.add(&add("One")).unwrap();
         issues
-            .add(&Add {
-                blocked_by: vec!["LOCAL-1".to_owned()],
-                ..add("Two")
+            .add(&AddIssue {
+                fields: IssueFields {
+                    blocked_by: Some(vec!["LOCAL-1".to_owned()]),
+                    ..IssueFields::default()
+                },
+                ..AddIssue::default()
             })
             .unwrap();
         issues
             .done(
                 "LOCAL-1",
-                &Done {
+                &CloseIssue {
                     why: Some("It was asked".to_owned()),
-                    ..Done::default()
+                    ..CloseIssue::default()
                 },
                 None,
             )
@@ -254,12 +257,14 @@ mod tests {
         let fixture = Fixture::new();
         let issues = fixture.project.issues();
         issues
-            .add(&Add {
+            .add(&AddIssue {
                 title: "One".to_owned(),
-                ..Add::default()
+                ..AddIssue::default()
             })
             .unwrap();
-        issues.done("LOCAL-1", &Done::default(), None).unwrap();
+        issues
+            .done("LOCAL-1", &CloseIssue::default(), None)
+            .unwrap();
         fixture.repository.write(
             ".forge/linear/issues/SX9-7.json",
             r#"{"linear_id": "SX9-7", "title": "One"}"#,

@@ -175,7 +175,7 @@ impl Issues<'_> {
                 format!("another session works on {key}"),
             )
             .hint("take another one, or end that session")
-            .next("helmdeck forge issue list --ready"));
+            .next("helmdeck forge issue list ready"));
         }
         Ok(shown)
     }

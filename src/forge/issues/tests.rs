@@ -6,9 +6,9 @@ fn add(fixture: &Fixture, title: &str) -> Issue {
     fixture
         .project
         .issues()
-        .add(&Add {
+        .add(&AddIssue {
             title: title.to_owned(),
-            ..Add::default()
+            ..AddIssue::default()
         })
         .unwrap()
         .issue
@@ -19,13 +19,16 @@ fn each_issue_has_a_file_of_its_own() {
     let fixture = Fixture::new();
     let issues = fixture.project.issues();
     let first = issues
-        .add(&Add {
+        .add(&AddIssue {
             title: "  Fix   the login ".to_owned(),
-            kind: Some("bug".to_owned()),
-            priority: Some(1),
-            labels: vec!["web".to_owned(), "auth".to_owned(), "web".to_owned()],
-            criteria: vec!["It logs in".to_owned()],
-            ..Add::default()
+            fields: IssueFields {
+                kind: Some("bug".to_owned()),
+                priority: Some(1),
+                labels: Some(vec!["web".to_owned(), "auth".to_owned(), "web".to_owned()]),
+                criteria: Some(vec!["It logs in".to_owned()]),
+                ..IssueFields::default()
+            },
+            ..AddIssue::default()
         })
         .unwrap()
         .issue;
@@ -57,7 +60,7 @@ fn each_issue_has_a_file_of_its_own() {
     assert_eq!(keys, ["LOCAL-1", "LOCAL-2"]);
     assert_eq!(
         listed.counts,
-        Counts {
+        IssueCounts {
             open: 2,
             ready: 2,
             blocked: 0,
@@ -75,9 +78,9 @@ fn a_worker_adds_issues() {
         return;
     };
     for n in 0..5 {
-        let add = Add {
+        let add = AddIssue {
             title: format!("{number} {n}"),
-            ..Add::default()
+            ..AddIssue::default()
         };
         crate::fixture::in_turn(|| project.issues().add(&add));
     }
@@ -106,20 +109,12 @@ fn an_issue_of_the_list_is_changed_there() {
         r#"{"issues": [{"linear_id": "SX9-7", "title": "t", "mine": [1.50]}], "theirs": true}"#;
     fixture.repository.write(ACTIVE, text);
     let issues = fixture.project.issues();
-    let edit = Edit {
+    let edit = IssueEdit {
         state: Some("In Progress".to_owned()),
-        ..Edit::default()
+        ..IssueEdit::default()
     };
     issues.set("SX9-7", &edit, None).unwrap();
-    issues
-        .comment(
-            "SX9-7",
-            &NewComment {
-                text: "Hm.".to_owned(),
-                by: None,
-            },
-        )
-        .unwrap();
+    issues.comment("SX9-7", "Hm.").unwrap();
     let now = fixture.text(ACTIVE);
     assert!(
         now.contains("In Progress") && now.contains("1.50") && now.contains("theirs"),
@@ -138,9 +133,9 @@ fn a_stale_copy_changes_nothing() {
     let issues = fixture.project.issues();
     add(&fixture, "One");
     let etag = issues.show("LOCAL-1").unwrap().etag;
-    let edit = |title: &str| Edit {
+    let edit = |title: &str| IssueEdit {
         title: Some(title.to_owned()),
-        ..Edit::default()
+        ..IssueEdit::default()
     };
     let changed = issues.set("LOCAL-1", &edit("Two"), Some(&etag)).unwrap();
     let error = issues
@@ -159,12 +154,15 @@ fn what_makes_no_sense_is_refused() {
     let issues = fixture.project.issues();
     add(&fixture, "One");
     add(&fixture, "Two");
-    let blocked = |keys: &[&str]| Edit {
-        blocked_by: Some(keys.iter().map(|key| (*key).to_owned()).collect()),
-        ..Edit::default()
+    let blocked = |keys: &[&str]| IssueEdit {
+        fields: IssueFields {
+            blocked_by: Some(keys.iter().map(|key| (*key).to_owned()).collect()),
+            ..IssueFields::default()
+        },
+        ..IssueEdit::default()
     };
     issues.set("LOCAL-1", &blocked(&["LOCAL-2"]), None).unwrap();
-    let refused = |key: &str, edit: &Edit| issues.set(key, edit, None).unwrap_err();
+    let refused = |key: &str, edit: &IssueEdit| issues.set(key, edit, None).unwrap_err();
     assert_eq!(refused("LOCAL-2", &blocked(&["LOCAL-1"])).code, "E_CYCLE");
     assert!(
         refused("LOCAL-2", &blocked(&["SX9-xxx"]))
@@ -175,13 +173,16 @@ fn what_makes_no_sense_is_refused() {
         refused("LOCAL-2", &blocked(&["LOCAL-9"])).code,
         "E_NOT_FOUND"
     );
-    assert_eq!(refused("LOCAL-9", &Edit::default()).code, "E_NOT_FOUND");
+    assert_eq!(
+        refused("LOCAL-9", &IssueEdit::default()).code,
+        "E_NOT_FOUND"
+    );
     assert_eq!(
         refused(
             "LOCAL-1",
-            &Edit {
+            &IssueEdit {
                 state: Some("done".to_owned()),
-                ..Edit::default()
+                ..IssueEdit::default()
             }
         )
         .code,
@@ -191,9 +192,12 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(
         refused(
             "LOCAL-1",
-            &Edit {
-                description: Some(token),
-                ..Edit::default()
+            &IssueEdit {
+                fields: IssueFields {
+                    description: Some(token),
+                    ..IssueFields::default()
+                },
+                ..IssueEdit::default()
             }
         )
         .code,
@@ -219,49 +223,42 @@ fn a_closed_issue_is_in_the_history() {
     let fixture = Fixture::new();
     let issues = fixture.project.issues();
     issues
-        .add(&Add {
+        .add(&AddIssue {
             title: "One".to_owned(),
-            criteria: vec!["It works".to_owned()],
-            ..Add::default()
+            fields: IssueFields {
+                criteria: Some(vec!["It works".to_owned()]),
+                ..IssueFields::default()
+            },
+            ..AddIssue::default()
         })
         .unwrap();
     add(&fixture, "Two");
-    let refused = issues.done("LOCAL-1", &Done::default(), None).unwrap_err();
+    let refused = issues
+        .done("LOCAL-1", &CloseIssue::default(), None)
+        .unwrap_err();
     assert!(
         refused.code == "E_CRITERIA" && refused.message.contains("1. It works"),
         "{refused}"
     );
-    let check = CriterionDone {
-        criterion: "1".to_owned(),
-        done: true,
-        evidence: Some("seen".to_owned()),
-    };
     issues
         .set(
             "LOCAL-1",
-            &Edit {
-                checked: vec![check],
-                ..Edit::default()
+            &IssueEdit {
+                check: vec!["1".to_owned()],
+                evidence: Some("seen".to_owned()),
+                ..IssueEdit::default()
             },
             None,
         )
         .unwrap();
-    issues
-        .comment(
-            "LOCAL-1",
-            &NewComment {
-                text: "Hm.".to_owned(),
-                by: None,
-            },
-        )
-        .unwrap();
+    issues.comment("LOCAL-1", "Hm.").unwrap();
     let own = fixture.file_of(ISSUES, "LOCAL-1");
     let closed = issues
         .done(
             "LOCAL-1",
-            &Done {
+            &CloseIssue {
                 why: Some("It was asked".to_owned()),
-                ..Done::default()
+                ..CloseIssue::default()
             },
             None,
         )
@@ -277,14 +274,14 @@ fn a_closed_issue_is_in_the_history() {
     assert!(!fixture.has(FOCUS));
     assert!(
         issues
-            .done("LOCAL-1", &Done::default(), None)
+            .done("LOCAL-1", &CloseIssue::default(), None)
             .unwrap()
             .again
     );
     let listed = issues.list(Scope::All).unwrap();
     assert_eq!(
         listed.counts,
-        Counts {
+        IssueCounts {
             open: 1,
             ready: 1,
             blocked: 0,
@@ -294,7 +291,7 @@ fn a_closed_issue_is_in_the_history() {
     assert_eq!(listed.issues.len(), 2);
     // Its number is not given again.
     assert_eq!(add(&fixture, "Three").linear_id, "LOCAL-3");
-    let open = issues.reopen("LOCAL-1").unwrap().issue;
+    let open = issues.reopen("LOCAL-1", None).unwrap().issue;
     assert_eq!(
         (open.state.as_deref(), open.comments.len()),
         (Some("Open"), 2)
@@ -303,9 +300,9 @@ fn a_closed_issue_is_in_the_history() {
     let again = issues
         .done(
             "LOCAL-1",
-            &Done {
+            &CloseIssue {
                 cancelled: true,
-                ..Done::default()
+                ..CloseIssue::default()
             },
             None,
         )
@@ -319,11 +316,14 @@ fn a_new_key_reaches_every_reference() {
     let issues = fixture.project.issues();
     add(&fixture, "One");
     issues
-        .add(&Add {
+        .add(&AddIssue {
             title: "Two".to_owned(),
-            blocked_by: vec!["LOCAL-1".to_owned()],
-            parent: Some("LOCAL-1".to_owned()),
-            ..Add::default()
+            fields: IssueFields {
+                blocked_by: Some(vec!["LOCAL-1".to_owned()]),
+                parent: Some("LOCAL-1".to_owned()),
+                ..IssueFields::default()
+            },
+            ..AddIssue::default()
         })
         .unwrap();
     issues
@@ -335,15 +335,7 @@ fn a_new_key_reaches_every_reference() {
             },
         )
         .unwrap();
-    issues
-        .comment(
-            "LOCAL-1",
-            &NewComment {
-                text: "Hm.".to_owned(),
-                by: None,
-            },
-        )
-        .unwrap();
+    issues.comment("LOCAL-1", "Hm.").unwrap();
     let file = fixture.file_of(ISSUES, "LOCAL-1");
     for _ in 0..2 {
         let renamed = issues.rename("LOCAL-1", "SX9-4").unwrap().issue;
@@ -369,9 +361,12 @@ fn a_new_key_reaches_every_reference() {
     issues
         .set(
             "LOCAL-1",
-            &Edit {
-                labels: Some(vec!["web".to_owned()]),
-                ..Edit::default()
+            &IssueEdit {
+                fields: IssueFields {
+                    labels: Some(vec!["web".to_owned()]),
+                    ..IssueFields::default()
+                },
+                ..IssueEdit::default()
             },
             None,
         )
@@ -442,7 +437,9 @@ fn a_start_switches_the_branch_if_the_tree_allows_it() {
     );
     fixture.repository.run(&["switch", "--quiet", "main"]);
     assert_eq!(outcome(&start("LOCAL-1")), Some(BranchOutcome::Switched));
-    issues.done("LOCAL-1", &Done::default(), None).unwrap();
+    issues
+        .done("LOCAL-1", &CloseIssue::default(), None)
+        .unwrap();
     assert_eq!(
         issues.start("LOCAL-1", &Start::default()).unwrap_err().code,
         "E_REFUSED"
@@ -483,9 +480,12 @@ fn a_damaged_issue_is_named_and_never_overwritten() {
     let error = issues
         .set(
             "LOCAL-1",
-            &Edit {
-                priority: Some(1),
-                ..Edit::default()
+            &IssueEdit {
+                fields: IssueFields {
+                    priority: Some(1),
+                    ..IssueFields::default()
+                },
+                ..IssueEdit::default()
             },
             None,
         )
@@ -578,10 +578,13 @@ impl Clones {
 fn of_two_issues_with_one_number_the_later_gets_the_next_everywhere() {
     let clones = Clones::new();
     let (ours, theirs) = (clones.ours.project.issues(), clones.theirs.issues());
-    let new = |title: &str, blocked_by: &[&str]| Add {
+    let new = |title: &str, blocked_by: &[&str]| AddIssue {
         title: title.to_owned(),
-        blocked_by: blocked_by.iter().map(|key| (*key).to_owned()).collect(),
-        ..Add::default()
+        fields: IssueFields {
+            blocked_by: Some(blocked_by.iter().map(|key| (*key).to_owned()).collect()),
+            ..IssueFields::default()
+        },
+        ..AddIssue::default()
     };
     // The clock of the fixture stands still, before that of the machine.
     assert_eq!(
@@ -605,17 +608,11 @@ fn of_two_issues_with_one_number_the_later_gets_the_next_everywhere() {
         "LOCAL-2"
     );
     theirs.add(&new("Waits", &["LOCAL-2"])).unwrap();
-    theirs
-        .comment(
-            "LOCAL-2",
-            &NewComment {
-                text: "Hm.".to_owned(),
-                by: None,
-            },
-        )
-        .unwrap();
+    theirs.comment("LOCAL-2", "Hm.").unwrap();
     theirs.add(&new("Closed", &[])).unwrap();
-    theirs.done("LOCAL-4", &Done::default(), None).unwrap();
+    theirs
+        .done("LOCAL-4", &CloseIssue::default(), None)
+        .unwrap();
     ours.add(&new("Other", &[])).unwrap();
     ours.add(&new("Last", &["LOCAL-2"])).unwrap();
     clones.ours.repository.commit("More");
@@ -686,9 +683,12 @@ fn of_two_issues_with_one_number_the_later_gets_the_next_everywhere() {
     theirs
         .set(
             "LOCAL-5",
-            &Edit {
-                priority: Some(1),
-                ..Edit::default()
+            &IssueEdit {
+                fields: IssueFields {
+                    priority: Some(1),
+                    ..IssueFields::default()
+                },
+                ..IssueEdit::default()
             },
             None,
         )
@@ -713,9 +713,9 @@ fn numbers_that_two_clones_give_anew_become_one() {
     add(&clones.ours, "Ours");
     clones.ours.repository.commit("Ours");
     theirs
-        .add(&Add {
+        .add(&AddIssue {
             title: "Theirs".to_owned(),
-            ..Add::default()
+            ..AddIssue::default()
         })
         .unwrap();
     clones.commit_theirs("Theirs");
@@ -725,9 +725,9 @@ fn numbers_that_two_clones_give_anew_become_one() {
     add(&clones.ours, "Next");
     clones.ours.repository.commit("Settled here");
     theirs
-        .add(&Add {
+        .add(&AddIssue {
             title: "One".to_owned(),
-            ..Add::default()
+            ..AddIssue::default()
         })
         .unwrap();
     clones.commit_theirs("Settled there");
@@ -755,10 +755,13 @@ fn of_two_features_with_one_id_each_issue_keeps_its_own() {
     };
     for (project, name) in [(&clones.ours.project, "Zeta"), (&clones.theirs, "Alpha")] {
         assert_eq!(feature(project, name), "FORGE-001");
-        let about = Add {
+        let about = AddIssue {
             title: name.to_owned(),
-            features: vec!["FORGE-001".to_owned()],
-            ..Add::default()
+            fields: IssueFields {
+                features: Some(vec!["FORGE-001".to_owned()]),
+                ..IssueFields::default()
+            },
+            ..AddIssue::default()
         };
         project.issues().add(&about).unwrap();
     }

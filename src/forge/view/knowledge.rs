@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Part, SeenCommit, Wanted, revisions};
+use super::{Page, PageRequest, SeenCommit, revisions};
 use crate::error::{Error, Result};
 use crate::knowledge::{Hit, KnowledgeFile, Search};
 use crate::layout::{KNOWLEDGE, KNOWLEDGE_ENTRIES};
@@ -22,7 +22,7 @@ pub struct KnowledgeView {
     pub etag: Option<String>,
     /// The entries that match: the best first; without words, the newest first.
     #[serde(flatten)]
-    pub entries: Part<Hit>,
+    pub entries: Page<Hit>,
     /// The newest commits that changed the knowledge, newest first.
     pub versions: Vec<SeenCommit>,
 }
@@ -37,7 +37,7 @@ pub fn knowledge(
     project: &Project,
     search: &Search,
     as_of: Option<&str>,
-    wanted: &Wanted,
+    wanted: &PageRequest,
 ) -> Result<KnowledgeView> {
     let (file, as_of, tag) = match as_of {
         None => {
@@ -57,7 +57,7 @@ pub fn knowledge(
         })
         .entries
     });
-    let entries = Part::of(hits.unwrap_or_default(), wanted, |hit: &Hit| hit.id.clone())?;
+    let entries = Page::of(hits.unwrap_or_default(), wanted, |hit: &Hit| hit.id.clone())?;
     let versions =
         revisions(project, &[KNOWLEDGE, KNOWLEDGE_ENTRIES], VERSIONS).unwrap_or_default();
     Ok(KnowledgeView {

@@ -24,32 +24,53 @@ pub use tree::{TreeFile, tree};
 
 use crate::error::{Error, Result};
 
-/// Which part of a list is wanted.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
-    /// The name of the last item that the caller has; none for the beginning.
+/// Which page of a list is wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
+pub struct PageRequest {
+    /// The `next` of the page before
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 4096))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NEXT"))]
     pub after: Option<String>,
-    /// Maximum number of items.
+    /// Maximum number of items
+    #[schemars(range(min = 1, max = 1000))]
+    #[cfg_attr(feature = "cli", arg(long, default_value_t = PageRequest::LIMIT, value_name = "NUMBER"))]
     pub limit: usize,
 }
 
-/// A part of a list.
+impl PageRequest {
+    /// Maximum number of items if the caller names none.
+    pub const LIMIT: usize = 100;
+}
+
+impl Default for PageRequest {
+    fn default() -> Self {
+        Self {
+            after: None,
+            limit: Self::LIMIT,
+        }
+    }
+}
+
+/// A page of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Part<T> {
-    /// The items.
+pub struct Page<T> {
+    /// The items
     pub items: Vec<T>,
-    /// Number of items in the whole list.
+    /// Number of items in the whole list
     pub total: usize,
-    /// Pass it as `after` to get the next part; null in the last one.
+    /// Pass it as `after` to get the next page; null in the last one
     pub next: Option<String>,
 }
 
-impl<T> Part<T> {
-    /// Cuts the wanted part out of a list whose items have unique names.
+impl<T> Page<T> {
+    /// Cuts the wanted page out of a list whose items have unique names.
     ///
     /// # Errors
     /// `Usage` if no item has the name that the caller gave.
-    pub fn of(all: Vec<T>, wanted: &Wanted, name: impl Fn(&T) -> String) -> Result<Self> {
+    pub fn of(all: Vec<T>, wanted: &PageRequest, name: impl Fn(&T) -> String) -> Result<Self> {
         let total = all.len();
         let start = match &wanted.after {
             None => 0,

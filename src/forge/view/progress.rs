@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Part, Wanted};
+use super::{Page, PageRequest};
 use crate::error::Result;
 use crate::progress::{Log, Progress};
 use crate::project::Project;
@@ -15,17 +15,17 @@ pub struct ProgressView {
     pub current: Option<Log>,
     /// The sessions with an archive, newest first.
     #[serde(flatten)]
-    pub sessions: Part<String>,
+    pub sessions: Page<String>,
 }
 
 /// Returns the progress of the current session, and a part of the archive's names.
 ///
 /// # Errors
 /// `Corrupt` if the current file is no text; `Usage` for an unknown `after`; errors from the files.
-pub fn progress(project: &Project, wanted: &Wanted) -> Result<ProgressView> {
+pub fn progress(project: &Project, wanted: &PageRequest) -> Result<ProgressView> {
     let mut archives = Progress::new(project).archives()?;
     archives.reverse();
-    let sessions = Part::of(archives, wanted, String::clone)?;
+    let sessions = Page::of(archives, wanted, String::clone)?;
     Ok(ProgressView {
         current: Progress::new(project).read()?,
         sessions,

@@ -8,7 +8,7 @@ use super::{Short, Work};
 use crate::checkpoints::{Checkpoints, Create};
 use crate::error::{Category, Error, Result};
 use crate::git::{Git, Status};
-use crate::issues::{Closed, Done as CloseIssue};
+use crate::issues::{CloseIssue, Closed};
 use crate::knowledge::Learning;
 use crate::sessions::{End, Finished as EndedSession, Sessions};
 

@@ -10,7 +10,7 @@ use crate::environment::AGENT;
 use crate::error::{Category, Error, Result};
 use crate::features::{Edit, Feature, Features, Status, is_id};
 use crate::focus::{Focus, SetFocus};
-use crate::issues::{Add, BranchState, Issue, Start as StartIssue, is_key};
+use crate::issues::{AddIssue, BranchState, Issue, IssueFields, Start as StartIssue, is_key};
 use crate::sessions::{Sessions, Start as StartSession};
 
 /// Request to start work.
@@ -196,9 +196,9 @@ impl Work<'_> {
             return Ok(Target::Issue(key, Some(what.to_owned()), new));
         }
         if what.contains(char::is_whitespace) {
-            let added = self.project.issues().add(&Add {
+            let added = self.project.issues().add(&AddIssue {
                 title: what.to_owned(),
-                ..Add::default()
+                ..AddIssue::default()
             })?;
             return Ok(Target::Issue(added.issue.linear_id, None, true));
         }
@@ -229,12 +229,15 @@ impl Work<'_> {
         }
         let file = Features::new(self.project).read()?;
         let feature = file.get(id).ok_or_else(|| crate::features::unknown(id))?;
-        let add = Add {
+        let add = AddIssue {
             title: feature.name.clone(),
-            kind: Some("feature".to_owned()),
-            features: vec![id.to_owned()],
+            fields: IssueFields {
+                kind: Some("feature".to_owned()),
+                features: Some(vec![id.to_owned()]),
+                ..IssueFields::default()
+            },
             created_from: Some(format!("feature {id}")),
-            ..Add::default()
+            ..AddIssue::default()
         };
         Ok((issues.add(&add)?.issue.linear_id, true))
     }

@@ -10,7 +10,7 @@ use crate::config::LinearMode;
 use crate::error::Result;
 use crate::features::{Features, Item as FeatureItem};
 use crate::focus::Focus;
-use crate::issues::{Counts, Issue, Scope};
+use crate::issues::{Issue, IssueCounts, Scope};
 use crate::sessions::{Advice, Session, Sessions};
 use crate::time::Time;
 
@@ -36,7 +36,7 @@ pub struct Status {
     /// The files that are not committed, outside of `.forge/`; `null` without git.
     pub changed: Option<ChangedFiles>,
     /// Number of issues by standing.
-    pub issues: Counts,
+    pub issues: IssueCounts,
     /// What the sync with the tracker could not do; `null` if nothing is open, or there is no
     /// tracker.
     pub tracker: Option<TrackerTrouble>,

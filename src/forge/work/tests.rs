@@ -2,7 +2,7 @@ use super::*;
 use crate::checkpoints::Checkpoints;
 use crate::features::{Add as AddFeature, Status as FeatureStatus};
 use crate::fixture::Fixture;
-use crate::issues::{Add, BranchOutcome};
+use crate::issues::{AddIssue, BranchOutcome, IssueFields};
 use crate::sessions::Start as StartSession;
 
 /// Settings whose tests need no compiler.
@@ -193,10 +193,13 @@ fn start_without_a_word_takes_the_first_issue() {
     let fixture = fixture("");
     for title in ["Second", "First"] {
         let priority = Some(if title == "First" { 1 } else { 3 });
-        let add = Add {
+        let add = AddIssue {
             title: title.to_owned(),
-            priority,
-            ..Add::default()
+            fields: IssueFields {
+                priority: priority,
+                ..IssueFields::default()
+            },
+            ..AddIssue::default()
         };
         fixture.project.issues().add(&add).unwrap();
     }
@@ -291,10 +294,13 @@ fn staged_files_are_committed_alone() {
 fn open_criteria_keep_an_issue_open() {
     let fixture = fixture("");
     let work = Work::new(&fixture.project);
-    let add = Add {
+    let add = AddIssue {
         title: "One".to_owned(),
-        criteria: vec!["It works".to_owned()],
-        ..Add::default()
+        fields: IssueFields {
+            criteria: Some(vec!["It works".to_owned()]),
+            ..IssueFields::default()
+        },
+        ..AddIssue::default()
     };
     fixture.project.issues().add(&add).unwrap();
     work.start(&start("LOCAL-1")).unwrap();
@@ -374,9 +380,9 @@ fn the_briefing_names_an_issue_that_can_be_started_since() {
     fixture
         .project
         .issues()
-        .add(&Add {
+        .add(&AddIssue {
             title: "One".to_owned(),
-            ..Add::default()
+            ..AddIssue::default()
         })
         .unwrap();
     assert!(
@@ -394,9 +400,9 @@ fn start_beside_another_session_moves_no_branch() {
         fixture
             .project
             .issues()
-            .add(&Add {
+            .add(&AddIssue {
                 title: title.to_owned(),
-                ..Add::default()
+                ..AddIssue::default()
             })
             .unwrap();
     }
@@ -445,16 +451,12 @@ fn a_work_tree_of_its_own_takes_an_issue() {
     let (work, git) = (Work::new(&fixture.project), fixture.repository.git());
     let issues = fixture.project.issues();
     issues
-        .add(&Add {
+        .add(&AddIssue {
             title: "Sum numbers".to_owned(),
-            ..Add::default()
+            ..AddIssue::default()
         })
         .unwrap();
-    let said = crate::issues::NewComment {
-        text: "Hm.".to_owned(),
-        by: None,
-    };
-    issues.comment("LOCAL-1", &said).unwrap();
+    issues.comment("LOCAL-1", "Hm.").unwrap();
     let file = fixture.file_of(crate::layout::ISSUES, "LOCAL-1");
     let there = work.worktree("LOCAL-1", None).unwrap();
     assert!(

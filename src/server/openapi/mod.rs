@@ -6,6 +6,7 @@
 mod answers;
 mod parameters;
 mod rewrite;
+mod verbs;
 
 use std::collections::HashSet;
 
@@ -16,6 +17,8 @@ use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
+
+use crate::rest::verbs::ADDRESSES;
 
 /// Schemas of request and response bodies, by name.
 const SHAPES: [&str; 4] = [
@@ -90,6 +93,20 @@ fn build(routes: &Value, engine: &Engine, permissions: &Permissions, authenticat
             if let Ok(info) = engine.pack(latest.name.as_str(), Some(*version)) {
                 packs.add(&info, Some(version.to_string()));
             }
+        }
+    }
+    for address in ADDRESSES {
+        if permissions.allow_run(address.pack)
+            && let Ok(info) = engine.pack(address.pack, None)
+            && info.waits_for.is_none()
+        {
+            verbs::add(
+                address,
+                &info,
+                &packs.headers,
+                &mut packs.paths,
+                &mut packs.schemas,
+            );
         }
     }
     extend(&mut document["paths"], packs.paths);

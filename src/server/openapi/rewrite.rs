@@ -66,7 +66,7 @@ pub(super) fn embed(schema: &Value, component: &str, components: &mut Map<String
     components.insert(component.to_owned(), schema);
 }
 
-fn visit(schema: &mut Value, root: &str) {
+pub(super) fn visit(schema: &mut Value, root: &str) {
     match schema {
         Value::Object(members) => visit_members(members, root),
         Value::Array(list) => list.iter_mut().for_each(|schema| visit(schema, root)),

@@ -34,6 +34,7 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 mod tokens;
+pub(crate) mod verbs;
 pub(crate) mod webhook;
 
 use std::sync::{Arc, OnceLock};
@@ -69,6 +70,7 @@ fn documented() -> OpenApiRouter<App> {
         .merge(audit::routes())
         .merge(conversations::routes())
         .merge(project::routes())
+        .merge(verbs::routes())
         .merge(tokens::routes())
         .merge(credentials::routes())
         .merge(mcp_servers::routes())

@@ -214,7 +214,7 @@ pub(crate) async fn run_named(
     response
 }
 
-async fn run_pack(
+pub(super) async fn run_pack(
     state: &CallState,
     caller: &Caller,
     path: &PathValues,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use helmdeck_core::{ManualClock, Secret, SystemClock, Timestamp};
 use helmdeck_egress::Egress;
-use helmdeck_forge::issues::{Add, Done, Edit as EditIssue};
+use helmdeck_forge::issues::{AddIssue, CloseIssue, IssueEdit, IssueFields};
 use helmdeck_forge::{Project, ProjectEnvironment};
 use helmdeck_testkit::github_issues::GitHubIssues as Mock;
 
@@ -127,18 +127,24 @@ async fn local_issues_and_their_changes_are_delivered_once() {
     let mock = Mock::start();
     let clone = Clone::new(&mock);
     let issues = clone.project.issues();
-    let add = |title: &str| Add {
+    let add = |title: &str| AddIssue {
         title: title.to_owned(),
-        kind: Some("bug".into()),
-        labels: vec!["ui".into()],
-        ..Add::default()
+        fields: IssueFields {
+            kind: Some("bug".into()),
+            labels: Some(vec!["ui".into()]),
+            ..IssueFields::default()
+        },
+        ..AddIssue::default()
     };
     let one = issues.add(&add("One")).unwrap().issue.linear_id;
     let two = issues
-        .add(&Add {
-            blocked_by: vec![one.clone()],
-            parent: Some(one.clone()),
-            ..add("Two")
+        .add(&AddIssue {
+            fields: IssueFields {
+                blocked_by: Some(vec![one.clone()]),
+                parent: Some(one.clone()),
+                ..IssueFields::default()
+            },
+            ..AddIssue::default()
         })
         .unwrap();
     mock.with(|store| store.cut_next_post = true);
@@ -166,10 +172,13 @@ async fn local_issues_and_their_changes_are_delivered_once() {
     issues
         .set(
             "GH-2",
-            &EditIssue {
-                parent: Some(String::new()),
-                blocked_by: Some(Vec::new()),
-                ..Default::default()
+            &IssueEdit {
+                fields: IssueFields {
+                    parent: Some(String::new()),
+                    blocked_by: Some(Vec::new()),
+                    ..IssueFields::default()
+                },
+                ..IssueEdit::default()
             },
             None,
         )
@@ -180,7 +189,7 @@ async fn local_issues_and_their_changes_are_delivered_once() {
         (mock.issue(2).parent, mock.issue(2).blocked_by.len()),
         (None, 0)
     );
-    issues.done("GH-1", &Done::default(), None).unwrap();
+    issues.done("GH-1", &CloseIssue::default(), None).unwrap();
     clone.push().await;
     let closed = mock.issue(1);
     assert_eq!(
@@ -211,9 +220,9 @@ async fn closed_local_issues_are_created_closed() {
     let issues = clone.project.issues();
     for (title, cancelled) in [("One", false), ("Two", true)] {
         let key = issues
-            .add(&Add {
+            .add(&AddIssue {
                 title: title.into(),
-                ..Add::default()
+                ..AddIssue::default()
             })
             .unwrap()
             .issue
@@ -221,9 +230,9 @@ async fn closed_local_issues_are_created_closed() {
         issues
             .done(
                 &key,
-                &Done {
+                &CloseIssue {
                     cancelled,
-                    ..Done::default()
+                    ..CloseIssue::default()
                 },
                 None,
             )
@@ -259,11 +268,7 @@ async fn comments_are_delivered_once() {
     mock.with(|store| store.add("First"));
     let clone = Clone::new(&mock);
     clone.sync().pull(&Pull::default()).await.unwrap();
-    let comment = helmdeck_forge::issues::NewComment {
-        text: "said".into(),
-        by: None,
-    };
-    clone.project.issues().comment("GH-1", &comment).unwrap();
+    clone.project.issues().comment("GH-1", "said").unwrap();
     mock.with(|store| store.cut_next_post = true);
     assert_eq!(clone.push().await.failed.len(), 1);
     crate::sync::retry(&clone.project).unwrap();
@@ -346,10 +351,13 @@ async fn milestones_and_labelled_states_go_both_ways() {
     );
     assert_eq!(issue.labels, ["ui"]);
     let issues = clone.project.issues();
-    let edit = |milestone: &str, state: &str| EditIssue {
-        milestone: Some(milestone.into()),
+    let edit = |milestone: &str, state: &str| IssueEdit {
         state: Some(state.into()),
-        ..EditIssue::default()
+        fields: IssueFields {
+            milestone: Some(milestone.into()),
+            ..IssueFields::default()
+        },
+        ..IssueEdit::default()
     };
     issues
         .set("GH-1", &edit("V2", "In Progress"), None)

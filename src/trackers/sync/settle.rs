@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use helmdeck_forge::issues::{Active, Done, Issue, OPEN, Scope};
+use helmdeck_forge::issues::{Active, CloseIssue, Issue, OPEN, Scope};
 use helmdeck_forge::json::Json;
 use helmdeck_forge::{Members, Result};
 use helmdeck_forge_documents::tracking::{Base, Conflict, Field, Fields, Outbox, Value};
@@ -274,7 +274,7 @@ impl Sync<'_> {
             .into_iter()
             .map(|one| one.op_id)
             .collect();
-        self.project.issues().reopen(key)?;
+        self.project.issues().reopen(key, None)?;
         Outbox::edit(files, |waiting| {
             waiting.retain(|one| before.contains(&one.op_id))
         })
@@ -326,11 +326,11 @@ impl Sync<'_> {
             } else {
                 "completed"
             };
-            let done = Done {
+            let done = CloseIssue {
                 anyway: Some(format!("it was {what} in {}", self.tracker.name())),
                 cancelled: one.is_cancelled,
                 commits: one.closed_by.iter().cloned().collect(),
-                ..Done::default()
+                ..CloseIssue::default()
             };
             match self.project.issues().done(&one.key, &done, None) {
                 Ok(_) => outcome.closed.push(one.key.clone()),

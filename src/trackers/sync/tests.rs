@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use helmdeck_core::{Clock, ManualClock, Secret, Timestamp};
 use helmdeck_egress::Egress;
-use helmdeck_forge::issues::{Add, Edit, Issue};
+use helmdeck_forge::issues::{AddIssue, Issue, IssueEdit, IssueFields};
 use helmdeck_forge::{Project, ProjectEnvironment, Time};
 use helmdeck_testkit::linear::Linear as Mock;
 
@@ -82,9 +82,9 @@ impl Clone {
 
     pub(super) fn add(&self, title: &str) -> String {
         self.clock.advance(Duration::from_secs(1));
-        let add = Add {
+        let add = AddIssue {
             title: title.to_owned(),
-            ..Add::default()
+            ..AddIssue::default()
         };
         self.project.issues().add(&add).unwrap().issue.linear_id
     }
@@ -128,10 +128,10 @@ impl Clone {
     }
 }
 
-pub(super) fn titled(title: &str) -> Edit {
-    Edit {
+pub(super) fn titled(title: &str) -> IssueEdit {
+    IssueEdit {
         title: Some(title.to_owned()),
-        ..Edit::default()
+        ..IssueEdit::default()
     }
 }
 
@@ -203,10 +203,13 @@ async fn local_issues_are_created_once_and_renamed() {
     let (one, two) = (clone.add("One"), clone.add("Two"));
     clone.set(
         &two,
-        &Edit {
-            blocked_by: Some(vec![one.clone()]),
-            criteria: Some(vec!["works".into()]),
-            ..Edit::default()
+        &IssueEdit {
+            fields: IssueFields {
+                blocked_by: Some(vec![one.clone()]),
+                criteria: Some(vec!["works".into()]),
+                ..IssueFields::default()
+            },
+            ..IssueEdit::default()
         },
     );
     let plan = clone.sync().push(&Push { dry_run: true }).await.unwrap();
@@ -233,9 +236,12 @@ async fn local_issues_are_created_once_and_renamed() {
     assert_eq!(clone.pull().await.changed, Vec::new());
     clone.set(
         "SX9-2",
-        &Edit {
-            blocked_by: Some(Vec::new()),
-            ..Edit::default()
+        &IssueEdit {
+            fields: IssueFields {
+                blocked_by: Some(Vec::new()),
+                ..IssueFields::default()
+            },
+            ..IssueEdit::default()
         },
     );
     clone.push().await;
@@ -251,10 +257,13 @@ async fn each_side_keeps_its_own_changes() {
     clone.pull().await;
     clone.set(
         "SX9-1",
-        &Edit {
+        &IssueEdit {
             title: Some("Ours".into()),
-            labels: Some(vec!["ui".into(), "only here".into()]),
-            ..Edit::default()
+            fields: IssueFields {
+                labels: Some(vec!["ui".into(), "only here".into()]),
+                ..IssueFields::default()
+            },
+            ..IssueEdit::default()
         },
     );
     mock.with(|store| {
@@ -354,7 +363,11 @@ async fn completed_issues_go_to_the_history_on_both_sides() {
     clone
         .project
         .issues()
-        .done("SX9-2", &helmdeck_forge::issues::Done::default(), None)
+        .done(
+            "SX9-2",
+            &helmdeck_forge::issues::CloseIssue::default(),
+            None,
+        )
         .unwrap();
     clone.push().await;
     assert_eq!(mock.issue("SX9-2").state, "Done");

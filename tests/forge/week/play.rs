@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use helmdeck_forge::Result;
 use helmdeck_forge::features::{Add as AddFeature, Features};
-use helmdeck_forge::issues::{Add, CriterionDone, Done, Edit, Issue, NewComment, Scope};
+use helmdeck_forge::issues::{AddIssue, CloseIssue, Issue, IssueEdit, IssueFields, Scope};
 use helmdeck_forge::knowledge::{Knowledge, Learning, What};
 use helmdeck_forge::sessions::{End, Log, Sessions, Start};
 use helmdeck_forge::{Category, Project};
@@ -68,12 +68,15 @@ fn add(project: &Project, history: &mut History, random: &mut Random) -> Result<
         .into_iter()
         .collect();
     let labels = [vec![], vec!["ui".to_owned()], vec!["desk".to_owned()]][random.below(3)].clone();
-    let add = Add {
+    let add = AddIssue {
         title: title.clone(),
-        criteria: criteria.clone(),
-        labels,
-        blocked_by,
-        ..Add::default()
+        fields: IssueFields {
+            criteria: Some(criteria.clone()),
+            labels: Some(labels),
+            blocked_by: Some(blocked_by),
+            ..IssueFields::default()
+        },
+        ..AddIssue::default()
     };
     let added = project.issues().add(&add)?.issue;
     let deeds = history.of(&title);
@@ -88,14 +91,14 @@ fn change(project: &Project, history: &mut History, random: &mut Random) -> Resu
         return Ok("finds no issue".to_owned());
     };
     let (key, number) = (&issue.linear_id, history.next());
-    let set = |edit: &Edit| project.issues().set(key, edit, None).map(drop);
+    let set = |edit: &IssueEdit| project.issues().set(key, edit, None).map(drop);
     let what = match random.below(6) {
         0 => {
             let word = issue.title.split(' ').next().unwrap().to_owned();
             let title = format!("{word} version {number}");
-            set(&Edit {
+            set(&IssueEdit {
                 title: Some(title.clone()),
-                ..Edit::default()
+                ..IssueEdit::default()
             })?;
             history
                 .of(&issue.title)
@@ -104,26 +107,32 @@ fn change(project: &Project, history: &mut History, random: &mut Random) -> Resu
         }
         1 => {
             let text = format!("Text {number}.");
-            set(&Edit {
-                description: Some(text.clone()),
-                ..Edit::default()
+            set(&IssueEdit {
+                fields: IssueFields {
+                    description: Some(text.clone()),
+                    ..IssueFields::default()
+                },
+                ..IssueEdit::default()
             })?;
             let before = issue.description.clone().unwrap_or_default();
             history.of(&issue.title).replace(Told::Text, &before, &text);
             text
         }
         2 => {
-            set(&Edit {
-                priority: Some(u8::try_from(random.below(5)).unwrap()),
-                ..Edit::default()
+            set(&IssueEdit {
+                fields: IssueFields {
+                    priority: Some(u8::try_from(random.below(5)).unwrap()),
+                    ..IssueFields::default()
+                },
+                ..IssueEdit::default()
             })?;
             "priority".to_owned()
         }
         3 => {
             let state = ["Open", "In Progress"][random.below(2)];
-            set(&Edit {
+            set(&IssueEdit {
                 state: Some(state.to_owned()),
-                ..Edit::default()
+                ..IssueEdit::default()
             })?;
             history.of(&issue.title).state_is_open_to_question = true;
             state.to_owned()
@@ -136,32 +145,33 @@ fn change(project: &Project, history: &mut History, random: &mut Random) -> Resu
                 .map(|one| one.text().to_owned())
                 .collect();
             all.push(text.clone());
-            set(&Edit {
-                criteria: Some(all),
-                ..Edit::default()
+            set(&IssueEdit {
+                fields: IssueFields {
+                    criteria: Some(all),
+                    ..IssueFields::default()
+                },
+                ..IssueEdit::default()
             })?;
             history.of(&issue.title).criteria.insert(text.clone());
             text
         }
         _ => match issue.acceptance_criteria.first() {
             Some(first) => {
-                let check = CriterionDone {
-                    criterion: first.text().to_owned(),
-                    done: true,
-                    evidence: None,
-                };
-                set(&Edit {
-                    checked: vec![check],
-                    ..Edit::default()
+                set(&IssueEdit {
+                    check: vec![first.text().to_owned()],
+                    ..IssueEdit::default()
                 })?;
                 "a criterion holds".to_owned()
             }
             None => {
                 let mut labels = issue.labels.clone();
                 labels.push("ui".to_owned());
-                set(&Edit {
-                    labels: Some(labels),
-                    ..Edit::default()
+                set(&IssueEdit {
+                    fields: IssueFields {
+                        labels: Some(labels),
+                        ..IssueFields::default()
+                    },
+                    ..IssueEdit::default()
                 })?;
                 "the label ui".to_owned()
             }
@@ -176,13 +186,7 @@ fn comment(project: &Project, history: &mut History, random: &mut Random) -> Res
         return Ok("finds no issue".to_owned());
     };
     let text = format!("Comment {}.", history.next());
-    project.issues().comment(
-        &issue.linear_id,
-        &NewComment {
-            text: text.clone(),
-            by: None,
-        },
-    )?;
+    project.issues().comment(&issue.linear_id, &text.clone())?;
     history.of(&issue.title).comments.insert(text.clone());
     Ok(format!("comments {}: {text}", issue.linear_id))
 }
@@ -194,7 +198,7 @@ fn close(project: &Project, history: &mut History, random: &mut Random) -> Resul
     };
     let done = Done {
         anyway: Some("It is good enough".to_owned()),
-        ..Done::default()
+        ..CloseIssue::default()
     };
     project.issues().done(&issue.linear_id, &done, None)?;
     history.of(&issue.title).closed = true;

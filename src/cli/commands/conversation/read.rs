@@ -11,8 +11,9 @@ use helmdeck_conversation::{
 use super::context::{CommandContext, identity, seconds, shown};
 use crate::args::{ContextFormat, ConversationIdArgs, ConversationListArgs};
 use crate::exit::{Failure, Result};
-use crate::output::{columns, size};
+use crate::output::size;
 use crate::table::table;
+use helmdeck_core::text::columns;
 
 /// Page size of a list.
 const PAGE: usize = 200;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use helmdeck_core::suggest::did_you_mean;
 use helmdeck_forge::secrets::rules;
 use helmdeck_forge::sessions::Sessions;
+use helmdeck_forge::verb::{Access, Verb};
 use helmdeck_forge::{Error, Project, ProjectEnvironment};
 use serde::Serialize;
 use serde_json::Value;
@@ -149,6 +150,17 @@ impl CommandContext {
             tracing::debug!(%error, "the lease of the session was not renewed");
         }
         Ok(done)
+    }
+
+    /// Runs a verb, and prints its output. To read where there is no memory is no error.
+    pub(super) fn verb<V: Verb>(&self, verb: V) -> Answer {
+        let project = match V::ACCESS {
+            Access::Change => self.open()?,
+            _ if V::WITH_DAMAGED_SETTINGS => self.examine()?,
+            _ => self.look()?,
+        };
+        let output = helmdeck_forge::verb::call(&project, verb)?;
+        self.print(&output, || V::text(&output))
     }
 
     /// Prints an answer: as JSON, or as the text that `text` makes.

@@ -4,14 +4,13 @@ use std::io::Read as _;
 use std::path::Path;
 
 use helmdeck_forge::forms::{Field, FieldType, Forms, Shown, Values};
-use helmdeck_forge::issues::Add;
+use helmdeck_forge::issues::IssueFields;
 use helmdeck_forge::{Error, Project};
 use serde_json::Value;
 
 use super::context::{Answer, CommandContext, Stop, unreadable};
-use super::issue::changed_text;
 use crate::args::forge::{FormCommand, FormValues};
-use crate::output::columns;
+use helmdeck_core::text::columns;
 
 /// Limit of a file with values, in bytes.
 const MAX_VALUES: u64 = 1 << 20;
@@ -51,14 +50,14 @@ pub(super) fn run(on: &CommandContext, command: &FormCommand) -> Answer {
             let project = on.open()?;
             let mut given = values(form)?;
             ask(on, &project, &form.name, &mut given)?;
-            let more = Add {
-                labels: label.clone(),
+            let more = IssueFields {
+                labels: (!label.is_empty()).then(|| label.clone()),
                 priority: *priority,
-                ..Add::default()
+                ..IssueFields::default()
             };
             let changed =
                 on.change(|project| Forms::new(project).add(&form.name, &given, &more))?;
-            on.print(&changed, || changed_text(&changed.issue, &changed.warnings))
+            on.print(&changed, || changed.text())
         }
     }
 }

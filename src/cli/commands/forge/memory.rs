@@ -24,7 +24,7 @@ use crate::args::forge::{
     KnowledgeCommand, LearnArgs, SkillCommand, SkillQuery,
 };
 use crate::exit::{Exit, Failure};
-use crate::output::columns;
+use helmdeck_core::text::columns;
 
 /// Makes a learning of the arguments.
 fn learning(arguments: &LearnArgs) -> helmdeck_forge::Result<Learning> {

@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 use helmdeck_forge::events::{Events, Replay};
 use helmdeck_forge::health::{Colour, Health};
 use helmdeck_forge::init::Init;
-use helmdeck_forge::issues::Scope;
 use helmdeck_forge::repair::{RepairRequest, Source};
 use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::work::Verify;
@@ -188,7 +187,7 @@ impl CommandContext {
             C::Start(arguments) => work::start(self, arguments),
             C::Done(arguments) => work::done(self, arguments),
             C::Status => work::status(self),
-            C::Ready => issue::list(self, Scope::Ready),
+            C::Ready => issue::ready(self),
             C::Verify { ids, all, stale } => memory::verify(
                 self,
                 &Verify {
@@ -198,7 +197,7 @@ impl CommandContext {
                 },
             ),
             C::Remember { text } => work::remember(self, text),
-            C::Issue(command) => issue::run(self, command),
+            C::Issue(command) => issue::run(self, (**command).clone()),
             C::Form(command) => form::run(self, command),
             C::Tracker(command) => tracker::run(self, command),
             C::Hook(command) => git::hook(self, command),

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use helmdeck_forge::checkpoints::Checkpoints;
 use helmdeck_forge::config::LinearMode;
-use helmdeck_forge::issues::NewComment;
 use helmdeck_forge::knowledge::What;
 use helmdeck_forge::sessions::{End, Sessions};
 use helmdeck_forge::{Error, Project};
@@ -178,11 +177,7 @@ pub(super) fn note_end(on: &CommandContext, project: &Project, end: &End) {
         if let Ok(Some(checkpoint)) = Checkpoints::new(project).newest_valid() {
             lines.push(format!("Last checkpoint: {}", checkpoint.name));
         }
-        let comment = NewComment {
-            text: lines.join("\n"),
-            by: None,
-        };
-        project.issues().comment(&key, &comment).map(drop)
+        project.issues().comment(&key, &lines.join("\n")).map(drop)
     };
     if let Err(error) = add() {
         on.output.note(&format!(

@@ -10,10 +10,11 @@ use helmdeck_forge::work::{
 use helmdeck_forge::{Error, Project};
 
 use super::context::{Answer, CommandContext, Stop};
-use super::issue::{branch_line, criteria, line};
+use super::issue::branch_line;
 use super::tracker::{self, Moment};
 use crate::args::forge::{CommitArgs, DoneWorkArgs, StartWorkArgs};
 use crate::exit::Exit;
+use helmdeck_forge::issues::{criteria, line};
 
 pub(super) fn start(on: &CommandContext, arguments: &StartWorkArgs) -> Answer {
     let start = Start {

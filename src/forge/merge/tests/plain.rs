@@ -7,7 +7,7 @@ use crate::checkpoints::{Checkpoints, Create};
 use crate::environment::{ProjectEnvironment, Trust};
 use crate::features::{Add, Features};
 use crate::git::fixture::Repository;
-use crate::issues::{self, Add as AddIssue, CriterionDone, Done, NewComment, Scope};
+use crate::issues::{AddIssue, CloseIssue, IssueEdit, IssueFields, Scope};
 use crate::knowledge::Knowledge;
 use crate::layout::{CONFIG, FEATURES_ENTRIES, KNOWLEDGE_ENTRIES, SESSIONS, SKILLS};
 use crate::project::Project;
@@ -178,7 +178,10 @@ fn grow_otherwise(project: &Project, kind: u64, text: &str, own: &str) -> String
         5 => {
             let add = AddIssue {
                 title: own.to_owned(),
-                criteria: vec!["c".into()],
+                fields: IssueFields {
+                    criteria: Some(vec!["c".into()]),
+                    ..IssueFields::default()
+                },
                 ..AddIssue::default()
             };
             let key = project.issues().add(&add).unwrap().issue.linear_id;
@@ -187,9 +190,9 @@ fn grow_otherwise(project: &Project, kind: u64, text: &str, own: &str) -> String
                     .issues()
                     .done(
                         &key,
-                        &Done {
+                        &CloseIssue {
                             anyway: Some("so".into()),
-                            ..Done::default()
+                            ..CloseIssue::default()
                         },
                         None,
                     )
@@ -198,16 +201,7 @@ fn grow_otherwise(project: &Project, kind: u64, text: &str, own: &str) -> String
             format!("issue {own}")
         }
         6 => {
-            project
-                .issues()
-                .comment(
-                    SHARED,
-                    &NewComment {
-                        text: own.to_owned(),
-                        by: None,
-                    },
-                )
-                .unwrap();
+            project.issues().comment(SHARED, &own.to_owned()).unwrap();
             format!("comment {own}")
         }
         7 => {
@@ -442,18 +436,21 @@ fn switch(repository: &Repository, branch: &str) -> Project {
 /// Fixture: a project with an issue.
 fn with_issue() -> Repository {
     let repository = project();
-    let add = issues::Add {
+    let add = AddIssue {
         title: "Old".to_owned(),
-        criteria: vec!["a".to_owned(), "b".to_owned(), "c".to_owned()],
-        ..issues::Add::default()
+        fields: IssueFields {
+            criteria: Some(vec!["a".to_owned(), "b".to_owned(), "c".to_owned()]),
+            ..IssueFields::default()
+        },
+        ..AddIssue::default()
     };
     let project = open(&repository);
     project.issues().add(&add).unwrap();
     project
         .issues()
-        .add(&issues::Add {
+        .add(&AddIssue {
             title: "Other".to_owned(),
-            ..issues::Add::default()
+            ..AddIssue::default()
         })
         .unwrap();
     repository.commit("Plan");
@@ -461,60 +458,80 @@ fn with_issue() -> Repository {
 }
 
 /// One edit of each member that people change, in the order in which the members stand in the file.
-fn edits() -> Vec<issues::Edit> {
+fn edits() -> Vec<IssueEdit> {
     let some = |text: &str| Some(text.to_owned());
-    let edit = issues::Edit::default;
-    let check = |criterion: &str| issues::Edit {
-        checked: vec![CriterionDone {
-            criterion: criterion.to_owned(),
-            done: true,
-            evidence: some("seen"),
-        }],
-        ..edit()
+    let check = |criterion: &str| IssueEdit {
+        check: vec![criterion.to_owned()],
+        evidence: some("seen"),
+        ..IssueEdit::default()
     };
     vec![
-        issues::Edit {
+        IssueEdit {
             title: some("New"),
-            ..edit()
+            ..IssueEdit::default()
         },
-        issues::Edit {
-            description: some("About"),
-            ..edit()
+        IssueEdit {
+            fields: IssueFields {
+                description: some("About"),
+                ..IssueFields::default()
+            },
+            ..IssueEdit::default()
         },
-        issues::Edit {
-            kind: some("bug"),
-            ..edit()
+        IssueEdit {
+            fields: IssueFields {
+                kind: some("bug"),
+                ..IssueFields::default()
+            },
+            ..IssueEdit::default()
         },
-        issues::Edit {
-            parent: some("LOCAL-2"),
-            ..edit()
+        IssueEdit {
+            fields: IssueFields {
+                parent: some("LOCAL-2"),
+                ..IssueFields::default()
+            },
+            ..IssueEdit::default()
         },
-        issues::Edit {
-            persona: some("Axiom"),
-            ..edit()
+        IssueEdit {
+            fields: IssueFields {
+                persona: some("Axiom"),
+                ..IssueFields::default()
+            },
+            ..IssueEdit::default()
         },
         check("1"),
         check("2"),
         check("3"),
-        issues::Edit {
+        IssueEdit {
             state: some("In Progress"),
-            ..edit()
+            ..IssueEdit::default()
         },
-        issues::Edit {
-            priority: Some(1),
-            ..edit()
+        IssueEdit {
+            fields: IssueFields {
+                priority: Some(1),
+                ..IssueFields::default()
+            },
+            ..IssueEdit::default()
         },
-        issues::Edit {
-            labels: Some(vec!["web".to_owned()]),
-            ..edit()
+        IssueEdit {
+            fields: IssueFields {
+                labels: Some(vec!["web".to_owned()]),
+                ..IssueFields::default()
+            },
+            ..IssueEdit::default()
         },
-        issues::Edit {
-            assignee: some("Ann"),
-            ..edit()
+        IssueEdit {
+            fields: IssueFields {
+                assignee: some("Ann"),
+                ..IssueFields::default()
+            },
+            ..IssueEdit::default()
         },
-        issues::Edit {
-            blocked_by: Some(vec!["LOCAL-2".to_owned()]),
-            ..edit()
+        IssueEdit {
+            fields: IssueFields {
+                blocked_by: Some(vec!["LOCAL-2".to_owned()]),
+                ..IssueFields::default()
+            },
+            ..IssueEdit::default()
         },
     ]
 }
@@ -523,18 +540,12 @@ fn edits() -> Vec<issues::Edit> {
 fn edits_of_different_members_merge_without_our_driver() {
     let repository = with_issue();
     let edits = edits();
-    let apply = |branch: &str, edit: &issues::Edit| {
+    let apply = |branch: &str, edit: &IssueEdit| {
         let project = switch(&repository, branch);
         let issue = project.issues().set("LOCAL-1", edit, None).unwrap().issue;
         project
             .issues()
-            .comment(
-                "LOCAL-1",
-                &NewComment {
-                    text: branch.to_owned(),
-                    by: None,
-                },
-            )
+            .comment("LOCAL-1", &branch.to_owned())
             .unwrap();
         repository.commit(branch);
         serde_json::to_value(issue).unwrap()
@@ -596,32 +607,26 @@ fn closed_issue_takes_edits_of_other_branches() {
         .issues()
         .set(
             "LOCAL-1",
-            &issues::Edit {
-                priority: Some(1),
-                ..issues::Edit::default()
+            &IssueEdit {
+                fields: IssueFields {
+                    priority: Some(1),
+                    ..IssueFields::default()
+                },
+                ..IssueEdit::default()
             },
             None,
         )
         .unwrap();
-    project
-        .issues()
-        .comment(
-            "LOCAL-1",
-            &NewComment {
-                text: "Late.".to_owned(),
-                by: None,
-            },
-        )
-        .unwrap();
+    project.issues().comment("LOCAL-1", "Late.").unwrap();
     repository.commit("theirs");
     let project = switch(&repository, "ours");
     project
         .issues()
         .done(
             "LOCAL-1",
-            &Done {
+            &CloseIssue {
                 anyway: Some("enough".to_owned()),
-                ..Done::default()
+                ..CloseIssue::default()
             },
             None,
         )
@@ -629,9 +634,9 @@ fn closed_issue_takes_edits_of_other_branches() {
     // To git, this file resembles that of the closed issue.
     let key = project
         .issues()
-        .add(&issues::Add {
+        .add(&AddIssue {
             title: "Old".to_owned(),
-            ..issues::Add::default()
+            ..AddIssue::default()
         })
         .unwrap();
     repository.commit("ours");

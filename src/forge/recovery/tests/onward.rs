@@ -4,7 +4,7 @@ use super::fixture::Fixture;
 use super::rolled::back;
 use crate::checkpoints::{Checkpoints, Create};
 use crate::features::Features;
-use crate::issues::{Add, Done, NewComment, Scope};
+use crate::issues::{AddIssue, CloseIssue, Scope};
 use crate::merge::merge;
 use crate::recovery::Recovery;
 
@@ -88,22 +88,13 @@ fn issues_closed_after_the_checkpoint_stay_closed() {
     for title in ["One", "Two"] {
         project
             .issues()
-            .add(&Add {
+            .add(&AddIssue {
                 title: title.to_owned(),
-                ..Add::default()
+                ..AddIssue::default()
             })
             .unwrap();
     }
-    project
-        .issues()
-        .comment(
-            "LOCAL-1",
-            &NewComment {
-                text: "Hm.".to_owned(),
-                by: None,
-            },
-        )
-        .unwrap();
+    project.issues().comment("LOCAL-1", "Hm.").unwrap();
     fixture.commit("issues");
     Checkpoints::new(&project)
         .create(&Create {
@@ -113,13 +104,13 @@ fn issues_closed_after_the_checkpoint_stay_closed() {
         .unwrap();
     project
         .issues()
-        .done("LOCAL-1", &Done::default(), None)
+        .done("LOCAL-1", &CloseIssue::default(), None)
         .unwrap();
     project
         .issues()
-        .add(&Add {
+        .add(&AddIssue {
             title: "Three".to_owned(),
-            ..Add::default()
+            ..AddIssue::default()
         })
         .unwrap();
     fixture.write("a.txt", "wrong way\n");

@@ -34,6 +34,7 @@ fn mcp() -> Mcp {
         let manifest = Box::leak(manifest.into_boxed_str());
         Builtin {
             file: "packs/t.toml",
+            schemas: "",
             manifest,
             handler: Arc::new(Still),
             need: Need::Nothing,

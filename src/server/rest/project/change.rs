@@ -5,7 +5,6 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use helmdeck_core::Caller;
 use helmdeck_forge::features::{BlockedBy, Edit as FeatureEdit, Features, Status};
-use helmdeck_forge::issues::{Done, Edit, NewComment};
 use helmdeck_forge::knowledge::{Knowledge, Learning, What};
 use helmdeck_forge::{Category, Error, Project, Time};
 use helmdeck_forge_documents::tracking::{Conflict, Field};
@@ -27,9 +26,6 @@ const MAX_CHANGE_BYTES: u64 = 256 << 10;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()
-        .routes(routes!(set_issue))
-        .routes(routes!(comment))
-        .routes(routes!(close_issue))
         .routes(routes!(set_feature))
         .routes(routes!(confirm))
         .routes(routes!(supersede))
@@ -51,115 +47,6 @@ async fn make<C: DeserializeOwned + Send + 'static, T: Serialize + Send + 'stati
             .change(caller, pack, move |project| work(project, change))
             .await?,
     )
-}
-
-/// Change of an issue. Absent members stay; an empty text or list removes.
-#[derive(Debug, Deserialize, schemars::JsonSchema)]
-pub(super) struct IssueEdit {
-    /// Version tag that the issue must have.
-    if_match: Option<String>,
-    #[serde(flatten)]
-    edit: Edit,
-}
-
-/// Changes an issue, if it still has the version tag of `if_match`. `Done` is refused: closing is
-/// another route.
-#[utoipa::path(post, path = "/api/v1/project/issues/{issue}", tag = "project", operation_id = "set_project_issue",
-    params(("issue" = String, Path, description = "The key of the issue")),
-    request_body(content = ref("#/components/schemas/ProjectIssueEdit"), content_type = "application/json", description = "The change"),
-    responses((status = 200, description = "The issue now", body = ref("#/components/schemas/ProjectIssueChanged")), Problems))]
-async fn set_issue(
-    State(state): State<ProjectState>,
-    By(caller): By,
-    path: PathValues,
-    request: Request,
-) -> Result<Response, Problem> {
-    let key = path.value("issue").to_owned();
-    make(
-        &state,
-        &caller,
-        "forge.issue_set",
-        request,
-        move |project, change: IssueEdit| {
-            project
-                .issues()
-                .set(&key, &change.edit, change.if_match.as_deref())
-        },
-    )
-    .await
-}
-
-/// A comment.
-#[derive(Debug, Deserialize, schemars::JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CommentText {
-    /// What it says, in Markdown.
-    text: String,
-}
-
-/// Adds a comment of the caller to an issue.
-#[utoipa::path(post, path = "/api/v1/project/issues/{issue}/comments", tag = "project", operation_id = "comment_project_issue",
-    params(("issue" = String, Path, description = "The key of the issue")),
-    request_body(content = ref("#/components/schemas/ProjectComment"), content_type = "application/json", description = "The comment"),
-    responses((status = 200, description = "The issue now", body = ref("#/components/schemas/ProjectIssueChanged")), Problems))]
-async fn comment(
-    State(state): State<ProjectState>,
-    By(caller): By,
-    path: PathValues,
-    request: Request,
-) -> Result<Response, Problem> {
-    let key = path.value("issue").to_owned();
-    make(
-        &state,
-        &caller,
-        "forge.issue_set",
-        request,
-        move |project, said: CommentText| {
-            project.issues().comment(
-                &key,
-                &NewComment {
-                    text: said.text,
-                    by: None,
-                },
-            )
-        },
-    )
-    .await
-}
-
-/// How an issue is closed.
-#[derive(Debug, Deserialize, schemars::JsonSchema)]
-pub(super) struct Closing {
-    /// Version tag that the issue must have.
-    if_match: Option<String>,
-    #[serde(flatten)]
-    done: Done,
-}
-
-/// Closes an issue and writes its summary. Open criteria need a reason (`anyway`).
-#[utoipa::path(post, path = "/api/v1/project/issues/{issue}/done", tag = "project", operation_id = "close_project_issue",
-    params(("issue" = String, Path, description = "The key of the issue")),
-    request_body(content = ref("#/components/schemas/ProjectClosing"), content_type = "application/json", description = "How"),
-    responses((status = 200, description = "The closed issue", body = ref("#/components/schemas/ProjectIssueClosed")), Problems))]
-async fn close_issue(
-    State(state): State<ProjectState>,
-    By(caller): By,
-    path: PathValues,
-    request: Request,
-) -> Result<Response, Problem> {
-    let key = path.value("issue").to_owned();
-    make(
-        &state,
-        &caller,
-        "forge.issue_set",
-        request,
-        move |project, closing: Closing| {
-            project
-                .issues()
-                .done(&key, &closing.done, closing.if_match.as_deref())
-        },
-    )
-    .await
 }
 
 /// Change of a feature's status.

@@ -53,7 +53,6 @@ impl Measured {
 
 #[cfg(test)]
 mod tests {
-    use helmdeck_forge::issues::NewComment;
 
     use super::super::tests::fixture::ProjectFixture;
     use super::*;
@@ -64,10 +63,7 @@ mod tests {
         let watch = ProjectWatch::new(Arc::new(fixture.settings.clone()));
         let (measured, project) = (Measured::default(), &fixture.project);
         let first = measured.of(project, &watch);
-        let comment = NewComment {
-            text: "x".to_owned(),
-            by: None,
-        };
+        let comment = "x";
         project.issues().comment("LOCAL-1", &comment).unwrap();
         let second = measured.of(project, &watch);
         assert!(!Arc::ptr_eq(&first, &second), "the journal has changed");

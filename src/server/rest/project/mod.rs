@@ -9,7 +9,6 @@ mod change;
 mod features;
 mod git;
 mod health;
-mod issues;
 mod knowledge;
 mod measured;
 mod recovery;
@@ -26,7 +25,7 @@ use std::sync::Arc;
 
 use helmdeck_core::{Caller, Code, Error, Identity, PackName};
 use helmdeck_forge::sessions::Sessions;
-use helmdeck_forge::view::Wanted;
+use helmdeck_forge::view::PageRequest;
 use helmdeck_forge::{Project, ProjectEnvironment};
 use serde::Deserialize;
 use tokio::sync::{Semaphore, oneshot, watch as channel};
@@ -81,7 +80,6 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .merge(recovery::routes())
         .merge(skills::routes())
         .merge(artifacts::routes())
-        .merge(issues::routes())
         .merge(tracker::routes())
         .merge(change::routes())
 }
@@ -263,13 +261,13 @@ struct PageQuery {
 }
 
 impl PageQuery {
-    fn wanted(self) -> Result<Wanted, Problem> {
+    fn wanted(self) -> Result<PageRequest, Problem> {
         wanted(self.limit, self.after)
     }
 }
 
-fn wanted(limit: Option<usize>, after: Option<String>) -> Result<Wanted, Problem> {
-    Ok(Wanted {
+fn wanted(limit: Option<usize>, after: Option<String>) -> Result<PageRequest, Problem> {
+    Ok(PageRequest {
         after: after.filter(|after| !after.is_empty()),
         limit: page_size(limit)?,
     })

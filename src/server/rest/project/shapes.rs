@@ -5,24 +5,20 @@ use helmdeck_forge::checkpoints::Checkpoint;
 use helmdeck_forge::features::Changed as FeatureChanged;
 use helmdeck_forge::focus::Shown as ShownFocus;
 use helmdeck_forge::health::{Health, HealthSample};
-use helmdeck_forge::issues::{Changed as IssueChanged, Closed};
 use helmdeck_forge::knowledge::{Confirmed, Superseded};
 use helmdeck_forge::progress::Log;
 use helmdeck_forge::recovery::Acknowledged;
 use helmdeck_forge::sessions::Session;
 use helmdeck_forge::skills::{Match, Shown as ShownSkill, Skill};
-use helmdeck_forge::view::{Diff, KnowledgeView, Part, ProgressView, SeenCommit, TreeFile};
+use helmdeck_forge::view::{Diff, KnowledgeView, Page, ProgressView, SeenCommit, TreeFile};
 use helmdeck_forge_documents::tracking::{Conflict, Operation};
 use helmdeck_trackers::sync::Status;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::change::{
-    Closing, CommentText, Condition, FeatureStatus, IssueEdit, Replacement, Resolution,
-};
+use super::change::{Condition, FeatureStatus, Replacement, Resolution};
 use super::features::FeatureList;
-use super::issues::{IssueList, IssueView};
 use super::recovery::{Acknowledgement, RecoveryView};
 use super::sessions::EventTail;
 
@@ -78,8 +74,8 @@ fn list_of(name: &str, mut schema: Value) -> Value {
 pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
     vec![
         ("ProjectHealth", of::<Health>()),
-        ("ProjectColours", of::<Part<HealthSample>>()),
-        ("ProjectTree", of::<Part<TreeFile>>()),
+        ("ProjectColours", of::<Page<HealthSample>>()),
+        ("ProjectTree", of::<Page<TreeFile>>()),
         ("ProjectFeatures", of::<FeatureList>()),
         ("ProjectFocus", of::<Option<ShownFocus>>()),
         ("ProjectKnowledge", of::<KnowledgeView>()),
@@ -87,21 +83,19 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
         ("ProjectProgress", of::<ProgressView>()),
         ("ProjectLog", of::<Log>()),
         ("ProjectEvents", of::<EventTail>()),
-        ("ProjectCommits", of::<Part<SeenCommit>>()),
-        ("ProjectCheckpoints", of::<Part<Checkpoint>>()),
+        ("ProjectCommits", of::<Page<SeenCommit>>()),
+        ("ProjectCheckpoints", of::<Page<Checkpoint>>()),
         ("ProjectCheckpoint", of::<Checkpoint>()),
         ("ProjectDiff", of::<Diff>()),
         ("ProjectRecovery", of::<RecoveryView>()),
         ("ProjectPauseToken", token()),
         ("ProjectAcknowledgement", sent::<Acknowledgement>()),
         ("ProjectAcknowledged", of::<Acknowledged>()),
-        ("ProjectSkills", of::<Part<Skill>>()),
+        ("ProjectSkills", of::<Page<Skill>>()),
         ("ProjectSkill", of::<ShownSkill>()),
         ("ProjectSkillMatches", list_of("matches", of::<Match>())),
-        ("ProjectArtifacts", of::<Part<ProjectArtifact>>()),
+        ("ProjectArtifacts", of::<Page<ProjectArtifact>>()),
         ("ProjectArtifact", of::<Got>()),
-        ("ProjectIssues", of::<IssueList>()),
-        ("ProjectIssue", of::<IssueView>()),
         (
             "ProjectTracker",
             object([
@@ -111,11 +105,6 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
             ]),
         ),
         ("ProjectOutbox", list_of("waiting", of::<Operation>())),
-        ("ProjectIssueEdit", sent::<IssueEdit>()),
-        ("ProjectIssueChanged", of::<IssueChanged>()),
-        ("ProjectComment", sent::<CommentText>()),
-        ("ProjectClosing", sent::<Closing>()),
-        ("ProjectIssueClosed", of::<Closed>()),
         ("ProjectFeatureStatus", sent::<FeatureStatus>()),
         ("ProjectFeatureChanged", of::<FeatureChanged>()),
         ("ProjectCondition", sent::<Condition>()),

@@ -128,7 +128,6 @@ impl Watched {
 
 #[cfg(test)]
 mod tests {
-    use helmdeck_forge::issues::NewComment;
 
     use super::super::tests::fixture::ProjectFixture;
     use super::*;
@@ -141,10 +140,7 @@ mod tests {
         let mut follower = watch.follow();
         let quiet = tokio::time::timeout(LOOK * 5, follower.changed()).await;
         assert!(quiet.is_err(), "nothing has changed");
-        let comment = NewComment {
-            text: "x".to_owned(),
-            by: None,
-        };
+        let comment = "x";
         fixture
             .project
             .issues()

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use helmdeck_forge::health::MEMORY_COLOURS;
-use helmdeck_forge::issues::NewComment;
 use helmdeck_forge::layout::{FEATURES, KNOWLEDGE, SYNC};
 use helmdeck_forge::recovery::Recovery;
 use http::Method;
@@ -192,10 +191,11 @@ async fn forms_change_issue_feature_and_knowledge() {
     assert_eq!(marked.status, 303, "{marked:?}");
     let fields = [
         ("etag", etag.as_str()),
-        ("title", "Other"),
-        ("state", "Open"),
-        ("priority", "2"),
-        ("labels", "a, b"),
+        ("input.title", "Other"),
+        ("input.state", "Open"),
+        ("input.priority", "2"),
+        ("input.labels", "a\nb"),
+        ("input.criteria", "It works <i>well</i>"),
     ];
     let stale = submit(&fixture, "/issues/LOCAL-1/set", &fields).await;
     assert!(
@@ -205,10 +205,11 @@ async fn forms_change_issue_feature_and_knowledge() {
     let etag = fixture.etag();
     let fields = [
         ("etag", etag.as_str()),
-        ("title", "Other"),
-        ("state", "Open"),
-        ("priority", "2"),
-        ("labels", "a, b"),
+        ("input.title", "Other"),
+        ("input.state", "Open"),
+        ("input.priority", "2"),
+        ("input.labels", "a\nb"),
+        ("input.criteria", "It works <i>well</i>"),
     ];
     assert_eq!(
         submit(&fixture, "/issues/LOCAL-1/set", &fields)
@@ -510,10 +511,7 @@ async fn change_of_the_project_reloads_its_pages() {
     .await;
     let change = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        let comment = NewComment {
-            text: "x".to_owned(),
-            by: None,
-        };
+        let comment = "x";
         fixture
             .project
             .issues()

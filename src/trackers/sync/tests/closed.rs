@@ -1,14 +1,14 @@
 //! Issues that were closed before the tracker had them.
 
-use helmdeck_forge::issues::Done;
+use helmdeck_forge::issues::CloseIssue;
 use helmdeck_testkit::linear::Fault;
 
 use super::*;
 
-fn closed() -> Done {
-    Done {
+fn closed() -> CloseIssue {
+    CloseIssue {
         why: Some("It was asked for".into()),
-        ..Done::default()
+        ..CloseIssue::default()
     }
 }
 
@@ -34,9 +34,9 @@ async fn issues_closed_before_their_first_push_are_created_closed() {
     issues
         .done(
             &two,
-            &Done {
+            &CloseIssue {
                 cancelled: true,
-                ..Done::default()
+                ..CloseIssue::default()
             },
             None,
         )
@@ -136,7 +136,11 @@ async fn a_closed_issue_follows_edits_of_the_tracker() {
     clone
         .project
         .issues()
-        .done("SX9-1", &helmdeck_forge::issues::Done::default(), None)
+        .done(
+            "SX9-1",
+            &helmdeck_forge::issues::CloseIssue::default(),
+            None,
+        )
         .unwrap();
     clone.push().await;
     assert_eq!(

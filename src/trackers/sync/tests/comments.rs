@@ -1,21 +1,11 @@
 //! Comments of both sides.
 
-use helmdeck_forge::issues::{Comment, NewComment};
+use helmdeck_forge::issues::Comment;
 
 use super::*;
 
 fn say(clone: &Clone, key: &str, text: &str) {
-    clone
-        .project
-        .issues()
-        .comment(
-            key,
-            &NewComment {
-                text: text.into(),
-                by: Some("ada".into()),
-            },
-        )
-        .unwrap();
+    clone.project.issues().comment(key, &text.into()).unwrap();
 }
 
 fn texts(clone: &Clone, key: &str) -> Vec<String> {

@@ -3,11 +3,11 @@
 use askama::Template;
 use axum::Router;
 use axum::response::Response;
+use helmdeck_forge::issues::{IssueCounts, IssueList, Item, priority};
 
 use super::{API, Tab, Top, answered, live_frame};
 use crate::Ui;
 use crate::frame::{Frame, page};
-use crate::json::answer;
 use crate::request::{Visit, page_at};
 use crate::rest::segment;
 
@@ -16,66 +16,6 @@ const LIMIT: usize = 100;
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new().route("/ui/project/issues", page_at(|visit| Box::pin(list(visit))))
-}
-
-answer! {
-    #[derive(Debug)]
-    struct IssueList {
-        counts: Counts,
-        items: Vec<Item>,
-        total: u64,
-        next: Option<String>,
-    }
-
-    #[derive(Debug)]
-    struct Counts {
-        open: u64,
-        ready: u64,
-        blocked: u64,
-        done: u64,
-    }
-
-    /// An issue in the list.
-    #[derive(Debug)]
-    pub(super) struct Item {
-        pub(super) over: bool,
-        pub(super) ready: bool,
-        pub(super) waits_for: Vec<String> = default,
-        pub(super) claimed: bool = default,
-        pub(super) issue: Brief,
-    }
-
-    #[derive(Debug)]
-    pub(super) struct Brief {
-        linear_id: String,
-        title: String,
-        kind: Option<String> = "type",
-        state: Option<String>,
-        priority: Option<u8>,
-        labels: Vec<String> = default,
-        assignee: Option<String>,
-    }
-}
-
-impl Brief {
-    fn path(&self) -> String {
-        format!("/ui/project/issues/{}", segment(&self.linear_id))
-    }
-
-    fn priority(&self) -> &'static str {
-        priority(self.priority)
-    }
-}
-
-/// Returns a priority in words, empty if there is none.
-pub(super) const fn priority(number: Option<u8>) -> &'static str {
-    match number {
-        Some(1) => "urgent",
-        Some(2) => "high",
-        Some(3) => "normal",
-        Some(4) => "low",
-        _ => "",
-    }
 }
 
 /// Issues of one state.
@@ -116,14 +56,24 @@ struct IssuesPage {
     top: Top,
     scope: String,
     scopes: [(&'static str, &'static str); 5],
-    counts: Counts,
+    counts: IssueCounts,
     columns: Vec<Column>,
-    shown: u64,
-    total: u64,
+    shown: usize,
+    total: usize,
     next: Option<String>,
 }
 
 crate::frame::framed!(IssuesPage);
+
+impl IssuesPage {
+    fn path(&self, item: &Item) -> String {
+        format!("/ui/project/issues/{}", segment(&item.issue.linear_id))
+    }
+
+    fn priority(&self, item: &Item) -> Option<&'static str> {
+        priority(item.issue.priority)
+    }
+}
 
 async fn list(
     Visit {
@@ -136,7 +86,7 @@ async fn list(
             "{API}/issues?limit={LIMIT}{}",
             state.query(&["scope", "after"])
         );
-        let list: IssueList = ui.rest.get(&caller, &route).await?;
+        let list: IssueList = ui.rest.output(&caller, &route).await?;
         Ok(page(&IssuesPage {
             frame: live_frame("Issues", &ui, &caller),
             top: Top::new(Tab::Issues, &state, &ui, &caller),
@@ -149,10 +99,10 @@ async fn list(
                 ("all", "All"),
             ],
             counts: list.counts,
-            shown: list.items.len() as u64,
-            columns: columns(list.items),
-            total: list.total,
-            next: list.next,
+            shown: list.page.items.len(),
+            columns: columns(list.page.items),
+            total: list.page.total,
+            next: list.page.next,
         }))
     };
     answered(&ui, &caller, Tab::Issues, answer.await)
@@ -161,13 +111,12 @@ async fn list(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
 
     fn item(state: &str, over: bool) -> Item {
         let text = format!(
             r#"{{"over":{over},"ready":false,"issue":{{"linear_id":"A-1","title":"t","state":"{state}"}}}}"#
         );
-        json::from_slice(text.as_bytes()).unwrap()
+        serde_json::from_str(&text).unwrap()
     }
 
     #[test]

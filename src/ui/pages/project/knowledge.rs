@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use askama::Template;
 use axum::Router;
 use axum::response::Response;
+use helmdeck_forge::view::SeenCommit;
 use serde_json::{Value, json};
 
-use super::issue::Commit;
 use super::{API, Tab, Top, answered, change, changed, frame, live_frame, text};
 use crate::Ui;
 use crate::frame::{Frame, page};
 use crate::json::answer;
 use crate::request::{Post, Visit, form_at, page_at};
 use crate::rest::{Failure, segment};
-use crate::shown::{self, Time};
+use crate::shown::{self, Time, TimeHtml as _};
 
 /// Number of entries on a page.
 const LIMIT: usize = 50;
@@ -47,7 +47,7 @@ answer! {
         items: Vec<Entry>,
         total: u64,
         next: Option<String>,
-        versions: Vec<Commit>,
+        versions: Vec<SeenCommit>,
     }
 
     /// Something that was learned.

@@ -255,16 +255,6 @@ fn text(sent: &Sent, name: &str) -> String {
     sent.value(name).replace("\r\n", "\n")
 }
 
-/// Returns a list of a form, whose values are separated by commas.
-fn list(sent: &Sent, name: &str) -> Vec<String> {
-    sent.value(name)
-        .split(',')
-        .map(str::trim)
-        .filter(|one| !one.is_empty())
-        .map(str::to_owned)
-        .collect()
-}
-
 /// Answers with the style sheet of these pages: the colours of the folders from their one table,
 /// and the rules.
 async fn style(Visit { ui, caller, .. }: Visit) -> Response {

@@ -4,8 +4,9 @@ use askama::Template;
 use axum::Router;
 use axum::response::Response;
 use helmdeck_core::Timestamp;
+use helmdeck_forge::view::SeenCommit;
 
-use super::issue::Commit;
+use super::issue::short;
 use super::{API, Part, Tab, Top, answered, frame, live_frame, optional};
 use crate::Ui;
 use crate::frame::{Frame, page};
@@ -74,8 +75,8 @@ struct Moment {
 }
 
 impl Moment {
-    fn of_commit(commit: &Commit) -> Self {
-        let mut note = format!("{} {}", commit.short(), commit.author);
+    fn of_commit(commit: &SeenCommit) -> Self {
+        let mut note = format!("{} {}", short(commit), commit.author);
         if let Some(session) = &commit.session {
             note.push_str(&format!(", {session}"));
         }
@@ -84,7 +85,7 @@ impl Moment {
             .as_deref()
             .map(|key| format!("/ui/project/issues/{}", segment(key)));
         Self {
-            at: commit.at,
+            at: commit.at.into(),
             kind: "commit",
             text: commit.subject.clone(),
             note,
@@ -157,7 +158,7 @@ async fn show(
             .get(&caller, &format!("{API}/progress?limit=20"))
             .await?;
         let after = state.query(&["after"]);
-        let commits: Result<Part<Commit>, Failure> = ui
+        let commits: Result<Part<SeenCommit>, Failure> = ui
             .rest
             .get(&caller, &format!("{API}/commits?limit={LIMIT}{after}"))
             .await;
@@ -180,13 +181,16 @@ async fn show(
         let newest = if after.is_empty() {
             Timestamp::MAX
         } else {
-            commits.items.first().map_or(Timestamp::MAX, |one| one.at.0)
+            commits
+                .items
+                .first()
+                .map_or(Timestamp::MAX, |one| Time::from(one.at).0)
         };
         let oldest = commits
             .next
             .as_ref()
             .and(commits.items.last())
-            .map(|commit| commit.at.0);
+            .map(|commit| Time::from(commit.at).0);
         let here = |moment: &Moment| {
             moment.at.0 <= newest && oldest.is_none_or(|oldest| moment.at.0 >= oldest)
         };

@@ -44,13 +44,9 @@ async fn issue_changes_with_its_version_tag_only() {
         (stale.status.as_u16(), stale.problem().as_str()),
         (409, "conflict")
     );
-    let commented = post(
-        &fixture,
-        "issues/LOCAL-1/comments",
-        json!({ "text": "seen" }),
-    )
-    .await
-    .json();
+    let commented = post(&fixture, "issues/LOCAL-1", json!({ "comment": "seen" }))
+        .await
+        .json();
     let comments = commented["issue"]["comments"].as_array().unwrap();
     assert!(
         comments.iter().any(|comment| comment["text"] == "seen"),
@@ -69,8 +65,8 @@ async fn issue_with_open_criteria_closes_with_a_reason_only() {
     let fixture = ProjectFixture::new().await;
     let refused = post(
         &fixture,
-        "issues/LOCAL-1/done",
-        json!({ "if_match": fixture.etag() }),
+        "issues/LOCAL-1",
+        json!({ "state": "Done", "if_match": fixture.etag() }),
     )
     .await;
     assert!(
@@ -79,15 +75,15 @@ async fn issue_with_open_criteria_closes_with_a_reason_only() {
     );
     let stale = post(
         &fixture,
-        "issues/LOCAL-1/done",
-        json!({ "if_match": "0", "anyway": "enough" }),
+        "issues/LOCAL-1",
+        json!({ "state": "Done", "if_match": "0", "anyway": "enough" }),
     )
     .await;
     assert_eq!(stale.status, 409);
     let closed = post(
         &fixture,
-        "issues/LOCAL-1/done",
-        json!({ "if_match": fixture.etag(), "anyway": "enough" }),
+        "issues/LOCAL-1",
+        json!({ "state": "Done", "if_match": fixture.etag(), "anyway": "enough" }),
     )
     .await;
     assert_eq!(closed.status, 200, "{closed:?}");
@@ -226,7 +222,6 @@ async fn changes_need_the_scope_of_their_pack() {
     let id = fixture.learned[0].clone();
     for route in [
         "issues/LOCAL-1".to_owned(),
-        "issues/LOCAL-1/done".to_owned(),
         format!("knowledge/{id}/confirm"),
         "recovery/token".to_owned(),
     ] {
@@ -242,9 +237,9 @@ async fn changes_need_the_scope_of_their_pack() {
     let comment = ask(
         &fixture,
         Method::POST,
-        "issues/LOCAL-1/comments",
+        "issues/LOCAL-1",
         &writer,
-        r#"{"text":"mine"}"#,
+        r#"{"comment":"mine"}"#,
     )
     .await;
     let comments = comment.json()["issue"]["comments"].clone();

@@ -10,7 +10,7 @@ use helmdeck_forge::artifacts::{Artifacts, Kind, Put};
 use helmdeck_forge::checkpoints::{Checkpoints, Create};
 use helmdeck_forge::features::{Add as AddFeature, Features};
 use helmdeck_forge::init::{Init, init};
-use helmdeck_forge::issues::{Add as AddIssue, NewComment};
+use helmdeck_forge::issues::{AddIssue, IssueFields};
 use helmdeck_forge::knowledge::{Knowledge, Learning, What};
 use helmdeck_forge::progress::Progress;
 use helmdeck_forge::{Project, ProjectEnvironment, Trust};
@@ -101,17 +101,17 @@ impl ProjectFixture {
         }
         let issue = AddIssue {
             title: "Fix <b>it</b>".to_owned(),
-            description: Some(HOSTILE.to_owned()),
-            criteria: vec!["It works <i>well</i>".to_owned()],
-            labels: vec!["<u>ui</u>".to_owned()],
+            fields: IssueFields {
+                description: Some(HOSTILE.to_owned()),
+                criteria: Some(vec!["It works <i>well</i>".to_owned()]),
+                labels: Some(vec!["<u>ui</u>".to_owned()]),
+                ..IssueFields::default()
+            },
             ..AddIssue::default()
         };
         let key = project.issues().add(&issue).unwrap().issue.linear_id;
         assert_eq!(key, "LOCAL-1");
-        let comment = NewComment {
-            text: HOSTILE.to_owned(),
-            by: Some("<u>Eve</u>".to_owned()),
-        };
+        let comment = &HOSTILE.to_owned();
         project.issues().comment(&key, &comment).unwrap();
         Progress::new(project).log("wrote <i>a test</i>").unwrap();
         let put = Put::new(Kind::Reports, "report.html");

@@ -41,8 +41,8 @@ pub(crate) const ROUTES: [(&str, &str); 24] = [
     ),
     ("artifacts", "ProjectArtifacts"),
     ("artifacts/{artifact}", "ProjectArtifact"),
-    ("issues?scope=all", "ProjectIssues"),
-    ("issues/LOCAL-1", "ProjectIssue"),
+    ("issues?scope=all", "forge.issue_list.v1.output"),
+    ("issues/LOCAL-1?changes=50", "forge.issue_show.v1.output"),
     ("tracker", "ProjectTracker"),
     ("tracker/outbox", "ProjectOutbox"),
 ];
