@@ -42,12 +42,6 @@ struct KeyHead {
     expires_at: Option<i64>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct JobHead {
-    row: JobRow,
-    lost_error: String,
-}
-
 impl System {
     /// Goes on with the ends that the journal says the database does not have. Call it once, at the
     /// start of a server.
@@ -73,6 +67,19 @@ impl System {
                         journal.remove(id).await?;
                     }
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the ends of jobs that the journal has: one that ended is not lost.
+    pub(crate) async fn write_job_ends(&self) -> Result<()> {
+        let Some(journal) = self.journal().filter(|journal| journal.exists()) else {
+            return Ok(());
+        };
+        for JournalEntry { entry, .. } in journal.entries(CallEnd::JOB).await? {
+            if let Some(end) = entry.and_then(|entry| CallEnd::read(CallEnd::JOB, &entry)) {
+                self.try_end(&end).await?;
             }
         }
         Ok(())
@@ -166,18 +173,8 @@ impl CallEnd {
                 )
             }
             Self::Job(end) => {
-                let EndedJob {
-                    row,
-                    sealed,
-                    lost_error,
-                } = &**end;
-                join(
-                    JobHead {
-                        row: row.clone(),
-                        lost_error: lost_error.clone(),
-                    },
-                    sealed.as_deref(),
-                )
+                let EndedJob { row, sealed } = &**end;
+                join(row.clone(), sealed.as_deref())
             }
         }
     }
@@ -204,12 +201,8 @@ impl CallEnd {
                 ended,
             }))
         } else {
-            let (JobHead { row, lost_error }, sealed) = split(entry)?;
-            Some(Self::Job(Box::new(EndedJob {
-                row,
-                sealed,
-                lost_error,
-            })))
+            let (row, sealed) = split::<JobRow>(entry)?;
+            Some(Self::Job(Box::new(EndedJob { row, sealed })))
         }
     }
 }
@@ -340,11 +333,7 @@ mod tests {
                 error: Some("{\"a\":\n1}".into()),
                 ..ended(&row(&replica, "a", 1))
             };
-            let end = CallEnd::Job(Box::new(EndedJob {
-                row,
-                sealed,
-                lost_error: "{}".into(),
-            }));
+            let end = CallEnd::Job(Box::new(EndedJob { row, sealed }));
             assert_eq!(CallEnd::read(CallEnd::JOB, &end.write()), Some(end));
         }
         assert_eq!(CallEnd::read(CallEnd::KEY, b"no line"), None);
@@ -391,7 +380,6 @@ mod tests {
         let end = EndedJob {
             row: ended(&row),
             sealed: Some(b"sealed".to_vec()),
-            lost_error: "{}".into(),
         };
         place.away();
         in_another_process(

@@ -68,9 +68,6 @@ pub struct EndedJob {
     pub row: JobRow,
     /// Its sealed result, if it has one.
     pub sealed: Option<Vec<u8>>,
-    /// The error that others ended it with if they took its owner for gone: this end is the true
-    /// one.
-    pub lost_error: String,
 }
 
 /// Filter for a list of jobs.
@@ -208,7 +205,7 @@ impl System {
     /// end as `failed`.
     ///
     /// A job that no replica took until it expired ends too. In SQLite an owner whose lock cannot
-    /// be read counts as alive. Creates no database.
+    /// be read counts as alive. Ends that the journal has are written before. Creates no database.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -218,6 +215,7 @@ impl System {
         now: Timestamp,
         expires_at: Timestamp,
     ) -> Result<LostJobs> {
+        self.write_job_ends().await?;
         self.driver()
             .end_lost_jobs(errors.clone(), now, expires_at)
             .await

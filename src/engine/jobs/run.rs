@@ -405,13 +405,7 @@ impl Jobs {
             return;
         };
         for (row, sealed) in live.iter().filter_map(|live| live.unsaved()) {
-            book.system
-                .end_job_later(EndedJob {
-                    row,
-                    sealed,
-                    lost_error: JobError::stopped().to_document(),
-                })
-                .await;
+            book.system.end_job_later(EndedJob { row, sealed }).await;
         }
     }
 

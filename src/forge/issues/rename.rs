@@ -205,7 +205,7 @@ mod tests {
                     blocked_by: Some(vec!["LOCAL-1".to_owned()]),
                     ..IssueFields::default()
                 },
-                ..AddIssue::default()
+                ..add("Two")
             })
             .unwrap();
         issues

@@ -142,9 +142,9 @@ async fn local_issues_and_their_changes_are_delivered_once() {
             fields: IssueFields {
                 blocked_by: Some(vec![one.clone()]),
                 parent: Some(one.clone()),
-                ..IssueFields::default()
+                ..add("Two").fields
             },
-            ..AddIssue::default()
+            ..add("Two")
         })
         .unwrap();
     mock.with(|store| store.cut_next_post = true);

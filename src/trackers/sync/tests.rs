@@ -89,7 +89,7 @@ impl Clone {
         self.project.issues().add(&add).unwrap().issue.linear_id
     }
 
-    pub(super) fn set(&self, key: &str, edit: &Edit) {
+    pub(super) fn set(&self, key: &str, edit: &IssueEdit) {
         self.project.issues().set(key, edit, None).unwrap();
     }
 

@@ -196,7 +196,7 @@ fn close(project: &Project, history: &mut History, random: &mut Random) -> Resul
     let Some(issue) = pick(&issues, random) else {
         return Ok("finds no issue".to_owned());
     };
-    let done = Done {
+    let done = CloseIssue {
         anyway: Some("It is good enough".to_owned()),
         ..CloseIssue::default()
     };
@@ -210,7 +210,7 @@ fn reopen(project: &Project, history: &mut History, random: &mut Random) -> Resu
     let Some(item) = pick(&all, random) else {
         return Ok("finds nothing closed".to_owned());
     };
-    project.issues().reopen(&item.issue.linear_id)?;
+    project.issues().reopen(&item.issue.linear_id, None)?;
     history.of(&item.issue.title).state_is_open_to_question = true;
     Ok(format!("opens {} again", item.issue.linear_id))
 }

@@ -61,10 +61,10 @@ WITH ended AS
      (UPDATE system_jobs
          SET state = $3, revision = greatest(revision + 1, $4), started_at = $5, ended_at = $6, expires_at = $7, error = $8,
              artifacts = $9, kept = $10
-       WHERE id = $1 AND owner = $2 AND (ended_at IS NULL OR error = $11)
+       WHERE id = $1 AND owner = $2 AND ended_at IS NULL
        RETURNING id),
 results AS
-     (INSERT INTO system_job_results (id, sealed) SELECT id, $12 FROM ended WHERE $12 IS NOT NULL
+     (INSERT INTO system_job_results (id, sealed) SELECT id, $11 FROM ended WHERE $11 IS NOT NULL
       ON CONFLICT (id) DO UPDATE SET sealed = excluded.sealed),
 calls AS (DELETE FROM system_job_calls c USING ended WHERE c.id = ended.id)
 SELECT count(*) FROM ended";
@@ -185,14 +185,7 @@ impl JobRows for Postgres {
         Ok(saved.unwrap_or(false))
     }
 
-    async fn end_job(
-        &self,
-        EndedJob {
-            row,
-            sealed,
-            lost_error,
-        }: EndedJob,
-    ) -> Result<()> {
+    async fn end_job(&self, EndedJob { row, sealed }: EndedJob) -> Result<()> {
         let micros = |time: Option<Timestamp>| time.map(Timestamp::micros);
         let (started, ended, expires) = (
             micros(row.started_at),
@@ -208,7 +201,7 @@ impl JobRows for Postgres {
             let revision = signed(row.revision);
             let values = args![
                 row.id, row.owner, row.state, revision, started, ended, expires, error, artifacts,
-                row.kept, lost_error, sealed
+                row.kept, sealed
             ];
             Ok(db.query_typed_one(END, values).await.map(drop)?)
         });

@@ -49,26 +49,19 @@ impl JobRows for Sqlite {
             .await
     }
 
-    async fn end_job(
-        &self,
-        EndedJob {
-            row,
-            sealed,
-            lost_error,
-        }: EndedJob,
-    ) -> Result<()> {
+    async fn end_job(&self, EndedJob { row, sealed }: EndedJob) -> Result<()> {
         let ended = self.0.read(move |db| {
             let mut end = db.prepare_cached(
                 "UPDATE jobs SET state = :state, revision = max(revision + 1, :revision), started_at = :started_at,
                  ended_at = :ended_at, expires_at = :expires_at, error = :error, artifacts = :artifacts, kept = :kept,
                  result = :result
-                 WHERE id = :id AND owner = :owner AND (ended_at IS NULL OR error = :lost_error)",
+                 WHERE id = :id AND owner = :owner AND ended_at IS NULL",
             )?;
             end.execute(named_params! {
                 ":id": row.id, ":owner": row.owner, ":state": row.state, ":revision": signed(row.revision),
                 ":started_at": row.started_at.map(Timestamp::micros), ":ended_at": row.ended_at.map(Timestamp::micros),
                 ":expires_at": row.expires_at.micros(), ":error": row.error, ":artifacts": row.artifacts,
-                ":kept": row.kept, ":result": sealed, ":lost_error": lost_error,
+                ":kept": row.kept, ":result": sealed,
             })?;
             Ok(())
         });

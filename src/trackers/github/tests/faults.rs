@@ -16,9 +16,9 @@ fn http(status: u16, headers: &[(&str, &str)]) -> HubFault {
 }
 
 fn add(clone: &Clone, title: &str) -> String {
-    let add = Add {
+    let add = AddIssue {
         title: title.to_owned(),
-        ..Add::default()
+        ..AddIssue::default()
     };
     clone.project.issues().add(&add).unwrap().issue.linear_id
 }
@@ -143,10 +143,13 @@ async fn texts_too_long_or_with_credentials_hold_up_nothing() {
         text.starts_with("[not taken over: it looks like a credential"),
         "{text}"
     );
-    let long = Add {
+    let long = AddIssue {
         title: "Long".into(),
-        description: Some("x".repeat(70_000)),
-        ..Add::default()
+        fields: IssueFields {
+            description: Some("x".repeat(70_000)),
+            ..IssueFields::default()
+        },
+        ..AddIssue::default()
     };
     clone.project.issues().add(&long).unwrap();
     add(&clone, "Short");
@@ -223,21 +226,30 @@ async fn two_clones_and_people_end_with_equal_boards() {
                 titles.insert(title);
             } else {
                 let edit = match what {
-                    1 => EditIssue {
-                        description: Some(format!("text {number}")),
-                        ..EditIssue::default()
+                    1 => IssueEdit {
+                        fields: IssueFields {
+                            description: Some(format!("text {number}")),
+                            ..IssueFields::default()
+                        },
+                        ..IssueEdit::default()
                     },
-                    2 => EditIssue {
-                        milestone: Some(["v1", "v2"][number % 2].into()),
-                        ..EditIssue::default()
+                    2 => IssueEdit {
+                        fields: IssueFields {
+                            milestone: Some(["v1", "v2"][number % 2].into()),
+                            ..IssueFields::default()
+                        },
+                        ..IssueEdit::default()
                     },
-                    3 => EditIssue {
-                        labels: Some(vec!["ui".into()]),
-                        ..EditIssue::default()
+                    3 => IssueEdit {
+                        fields: IssueFields {
+                            labels: Some(vec!["ui".into()]),
+                            ..IssueFields::default()
+                        },
+                        ..IssueEdit::default()
                     },
-                    _ => EditIssue {
+                    _ => IssueEdit {
                         state: Some(["Open", "In Progress"][number % 2].into()),
-                        ..EditIssue::default()
+                        ..IssueEdit::default()
                     },
                 };
                 issues.set(&keys[below(keys.len())], &edit, None).unwrap();

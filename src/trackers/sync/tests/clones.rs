@@ -42,23 +42,29 @@ fn edit_here(clone: &Clone, number: usize, random: &mut Random, added: &mut Adde
     match random.below(4) {
         0 => clone.set(
             key,
-            &Edit {
-                description: Some(format!("text {number}")),
-                ..Edit::default()
+            &IssueEdit {
+                fields: IssueFields {
+                    description: Some(format!("text {number}")),
+                    ..IssueFields::default()
+                },
+                ..IssueEdit::default()
             },
         ),
         1 => clone.set(
             key,
-            &Edit {
-                priority: Some(u8::try_from(random.below(5)).unwrap()),
-                ..Edit::default()
+            &IssueEdit {
+                fields: IssueFields {
+                    priority: Some(u8::try_from(random.below(5)).unwrap()),
+                    ..IssueFields::default()
+                },
+                ..IssueEdit::default()
             },
         ),
         2 => clone.set(
             key,
-            &Edit {
+            &IssueEdit {
                 state: Some(["Open", "In Progress"][random.below(2)].into()),
-                ..Edit::default()
+                ..IssueEdit::default()
             },
         ),
         _ => {
@@ -72,9 +78,12 @@ fn edit_here(clone: &Clone, number: usize, random: &mut Random, added: &mut Adde
             all.push(text);
             clone.set(
                 key,
-                &Edit {
-                    criteria: Some(all),
-                    ..Edit::default()
+                &IssueEdit {
+                    fields: IssueFields {
+                        criteria: Some(all),
+                        ..IssueFields::default()
+                    },
+                    ..IssueEdit::default()
                 },
             );
         }

@@ -5,7 +5,12 @@ use helmdeck_forge::issues::Comment;
 use super::*;
 
 fn say(clone: &Clone, key: &str, text: &str) {
-    clone.project.issues().comment(key, &text.into()).unwrap();
+    let edit = IssueEdit {
+        comment: Some(text.to_owned()),
+        by: Some("ada".to_owned()),
+        ..IssueEdit::default()
+    };
+    clone.project.issues().set(key, &edit, None).unwrap();
 }
 
 fn texts(clone: &Clone, key: &str) -> Vec<String> {

@@ -200,10 +200,13 @@ async fn what_the_tracker_refuses_holds_up_nothing_else() {
     // The limit counts what is added to a description too.
     clone.set(
         &long,
-        &Edit {
-            description: Some("x".repeat(249_990)),
-            criteria: Some(vec!["y".repeat(100)]),
-            ..Edit::default()
+        &IssueEdit {
+            fields: IssueFields {
+                description: Some("x".repeat(249_990)),
+                criteria: Some(vec!["y".repeat(100)]),
+                ..IssueFields::default()
+            },
+            ..IssueEdit::default()
         },
     );
     let pushed = clone.push().await;
@@ -222,9 +225,12 @@ async fn what_the_tracker_refuses_holds_up_nothing_else() {
     assert_eq!(clone.status().failed[0].issue, long);
     clone.set(
         &long,
-        &Edit {
-            description: Some("short".into()),
-            ..Edit::default()
+        &IssueEdit {
+            fields: IssueFields {
+                description: Some("short".into()),
+                ..IssueFields::default()
+            },
+            ..IssueEdit::default()
         },
     );
     let pushed = clone.push().await;
@@ -244,9 +250,9 @@ async fn names_without_a_counterpart_are_refused_with_the_setting() {
     clone.pull().await;
     clone.set(
         "SX9-1",
-        &Edit {
+        &IssueEdit {
             state: Some("Waiting".into()),
-            ..Edit::default()
+            ..IssueEdit::default()
         },
     );
     let pushed = clone.push().await;

@@ -97,10 +97,13 @@ fn a_push_killed_at_each_request_is_finished_later() {
         let two = clone.add("Two");
         clone.set(
             &two,
-            &Edit {
-                blocked_by: Some(vec![one]),
-                labels: Some(vec!["ui".into()]),
-                ..Edit::default()
+            &IssueEdit {
+                fields: IssueFields {
+                    blocked_by: Some(vec![one]),
+                    labels: Some(vec!["ui".into()]),
+                    ..IssueFields::default()
+                },
+                ..IssueEdit::default()
             },
         );
         // The first requests read the directory; each killed run gets one request further.
@@ -159,9 +162,12 @@ async fn behind(mock: &Mock, root: &Path) -> Clone {
     let (lost, waits) = (clone.add("Lost"), clone.add("Waits"));
     clone.set(
         &waits,
-        &Edit {
-            blocked_by: Some(vec![lost.clone()]),
-            ..Edit::default()
+        &IssueEdit {
+            fields: IssueFields {
+                blocked_by: Some(vec![lost.clone()]),
+                ..IssueFields::default()
+            },
+            ..IssueEdit::default()
         },
     );
     let issue = clone.issue(&lost);
@@ -274,10 +280,13 @@ async fn a_push_killed_between_any_two_files_is_finished_later() {
         clone.pull().await;
         clone.set(
             "SX9-3",
-            &Edit {
-                labels: Some(vec!["ui".into()]),
-                priority: Some(3),
-                ..Edit::default()
+            &IssueEdit {
+                fields: IssueFields {
+                    labels: Some(vec!["ui".into()]),
+                    priority: Some(3),
+                    ..IssueFields::default()
+                },
+                ..IssueEdit::default()
             },
         );
         let ended = start(folder.path(), &mock, "push", Some(files))
