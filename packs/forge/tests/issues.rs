@@ -26,7 +26,7 @@ async fn issue_is_added_changed_and_closed() {
     let refused = desk.refused("issue_set", close.clone()).await;
     assert_eq!(refused.code(), Code::Forbidden);
     let etag = desk.call("issue_show", json!({"key": "LOCAL-1"})).await["etag"].clone();
-    let checked = json!({"key": "LOCAL-1", "check": ["1"], "comment": "Seen.", "if_match": etag});
+    let checked = json!({"key": "LOCAL-1", "checked": ["1"], "comment": "Seen.", "if_match": etag});
     let changed = desk.call("issue_set", checked.clone()).await;
     assert_eq!(changed["issue"]["comments"][0]["text"], "Seen.");
     assert_eq!(

@@ -58,18 +58,18 @@ pub struct IssueEdit {
     /// Criteria that hold now, by number, from 1, or by text
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(min = 1, max = 4000)))]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "NUMBER"))]
-    pub check: Vec<String>,
+    #[cfg_attr(feature = "cli", arg(long = "check", value_name = "NUMBER"))]
+    pub checked: Vec<String>,
     /// What shows that they hold
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4000))]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "TEXT", requires = "check"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TEXT", requires = "checked"))]
     pub evidence: Option<String>,
     /// Criteria that do not hold, by number or text
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(min = 1, max = 4000)))]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "NUMBER"))]
-    pub uncheck: Vec<String>,
+    #[cfg_attr(feature = "cli", arg(long = "uncheck", value_name = "NUMBER"))]
+    pub unchecked: Vec<String>,
     /// Comment to add, in Markdown
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 250_000))]
@@ -221,10 +221,10 @@ impl Issues<'_> {
             }
             set_text("state", edit.state.as_ref(), &mut issue.state)?;
             self.set_fields(&edit.fields, issue)?;
-            for wanted in &edit.check {
+            for wanted in &edit.checked {
                 mark(issue, wanted, true, edit.evidence.as_deref())?;
             }
-            for wanted in &edit.uncheck {
+            for wanted in &edit.unchecked {
                 mark(issue, wanted, false, None)?;
             }
             issue.comments.extend(comment);

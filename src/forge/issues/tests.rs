@@ -244,7 +244,7 @@ fn a_closed_issue_is_in_the_history() {
         .set(
             "LOCAL-1",
             &IssueEdit {
-                check: vec!["1".to_owned()],
+                checked: vec!["1".to_owned()],
                 evidence: Some("seen".to_owned()),
                 ..IssueEdit::default()
             },

@@ -158,7 +158,7 @@ fn change(project: &Project, history: &mut History, random: &mut Random) -> Resu
         _ => match issue.acceptance_criteria.first() {
             Some(first) => {
                 set(&IssueEdit {
-                    check: vec![first.text().to_owned()],
+                    checked: vec![first.text().to_owned()],
                     ..IssueEdit::default()
                 })?;
                 "a criterion holds".to_owned()

@@ -461,7 +461,7 @@ fn with_issue() -> Repository {
 fn edits() -> Vec<IssueEdit> {
     let some = |text: &str| Some(text.to_owned());
     let check = |criterion: &str| IssueEdit {
-        check: vec![criterion.to_owned()],
+        checked: vec![criterion.to_owned()],
         evidence: some("seen"),
         ..IssueEdit::default()
     };

@@ -44,7 +44,15 @@ pub(super) fn routes() -> Router<Ui> {
 
 /// Members of a change that have a form of their own, or none.
 const ELSEWHERE: [&str; 10] = [
-    "key", "check", "uncheck", "evidence", "comment", "anyway", "what", "why", "learned",
+    "key",
+    "checked",
+    "unchecked",
+    "evidence",
+    "comment",
+    "anyway",
+    "what",
+    "why",
+    "learned",
     "if_match",
 ];
 
@@ -169,9 +177,9 @@ async fn set(Post { ui, path, sent }: Post) -> Response {
 
 async fn check(Post { ui, path, sent }: Post) -> Response {
     let mark = if sent.value("done") == "true" {
-        "check"
+        "checked"
     } else {
-        "uncheck"
+        "unchecked"
     };
     let body = json!({ "if_match": sent.value("etag"), mark: [sent.value("criterion")] });
     send(&ui, &path, &sent, body, "The criterion was marked.").await
