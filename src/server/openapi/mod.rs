@@ -98,15 +98,8 @@ fn build(routes: &Value, engine: &Engine, permissions: &Permissions, authenticat
     for address in ADDRESSES {
         if permissions.allow_run(address.pack)
             && let Ok(info) = engine.pack(address.pack, None)
-            && info.waits_for.is_none()
         {
-            verbs::add(
-                address,
-                &info,
-                &packs.headers,
-                &mut packs.paths,
-                &mut packs.schemas,
-            );
+            verbs::add(address, &info, &mut packs);
         }
     }
     extend(&mut document["paths"], packs.paths);

@@ -2,19 +2,20 @@
 
 use helmdeck_core::schema;
 use helmdeck_engine::PackInfo;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{answers, rewrite};
+use super::{Packs, answers, rewrite};
 use crate::rest::verbs::{Address, names};
 
-/// Adds the operation of an address of a pack that the caller may run.
-pub(super) fn add(
-    address: &Address,
-    info: &PackInfo,
-    headers: &[Value],
-    paths: &mut Map<String, Value>,
-    schemas: &mut Map<String, Value>,
-) {
+/// Adds the operation of an address of a pack that the caller may run, also of one that waits for
+/// something.
+pub(super) fn add(address: &Address, info: &PackInfo, packs: &mut Packs) {
+    for (what, schema) in [("input", &info.input), ("output", &info.output)] {
+        let name = format!("{}.{}.{what}", info.name, info.version);
+        if !packs.schemas.contains_key(&name) {
+            rewrite::embed(schema, &name, &mut packs.schemas);
+        }
+    }
     let in_path: Vec<&str> = names(address.path).collect();
     let members = schema::properties(&info.input);
     let parameter = |name: &str, place: &str| {
@@ -31,8 +32,7 @@ pub(super) fn add(
     let mut operation = json!({
         "tags": [tag(address.path)],
         "operationId": info.name.as_str().replace('.', "_"),
-        "summary": info.title,
-        "description": info.description,
+        "summary": info.description,
         "responses": {
             "200": { "description": "The output", "content": { "application/json": { "schema": output } } },
             "default": { "description": "What went wrong", "content": answers::problem_content() },
@@ -52,14 +52,14 @@ pub(super) fn add(
             required.retain(|name| !in_path.iter().any(|known| name == known));
         }
         let name = format!("{}.{}.body", info.name, info.version);
-        rewrite::embed(&body, &name, schemas);
+        rewrite::embed(&body, &name, &mut packs.schemas);
         let reference = json!({ "$ref": format!("#/components/schemas/{name}") });
         operation["requestBody"] =
             json!({ "content": { "application/json": { "schema": reference } } });
-        parameters.extend(headers.iter().cloned());
+        parameters.extend(packs.headers.iter().cloned());
     }
     operation["parameters"] = parameters.into();
-    let item = paths.entry(address.path).or_insert_with(|| json!({}));
+    let item = packs.paths.entry(address.path).or_insert_with(|| json!({}));
     item[address.method.as_str().to_lowercase()] = operation;
 }
 
