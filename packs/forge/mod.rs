@@ -4,24 +4,22 @@
 //! (tests, checks, git hooks) run what the project's own files say. They are offered only if the
 //! operator lets callers run programs. No pack resumes paused work: people decide that.
 
-mod brief;
-mod checkpoints;
-mod features;
-mod knowledge;
 mod place;
-mod recovery;
-mod skills;
 #[cfg(test)]
 mod tests;
-mod work;
 
 use std::path::PathBuf;
 
 use helmdeck_core::{Builtin, Need};
 use helmdeck_forge::issues::{AddIssue, ListIssues, SetIssue, ShowIssue};
+use helmdeck_forge::verbs::{
+    AddFeature, ApplyRecovery, AssessRecovery, CommitWork, CreateCheckpoint, FinishWork,
+    ListCheckpoints, ListFeatures, MeasureHealth, Prime, Remember, SearchKnowledge, SetFeature,
+    StartWork, UseSkill, VerifyWork,
+};
 use helmdeck_forge::{Project, ProjectEnvironment};
 
-use place::{ProjectOpener, Runs, Verb};
+use place::{ProjectOpener, Runs};
 
 /// What packs of a project wait for if the operator named none.
 pub(crate) const NO_PROJECT: &str =
@@ -83,73 +81,46 @@ const SCHEMAS: &str = include_str!("schemas.json");
 #[must_use]
 pub fn packs(config: &Config) -> Vec<Builtin> {
     let place = &ProjectOpener::new(config.clone());
-    let (add, set): (features::Adding, features::Setting) = if config.run {
-        (features::add, features::set)
-    } else {
-        (features::add_untested, features::set_untested)
-    };
     let mut packs = vec![
-        pack!(
-            "forge",
-            "prime",
-            Verb::new(place, brief::prime).in_session().or_defaults()
-        ),
-        pack!(
-            "forge",
-            "health",
-            Verb::new(place, brief::health).quiet().or_defaults()
-        ),
-        pack!(
-            "forge",
-            "remember",
-            Verb::new(place, knowledge::remember)
-                .in_session()
-                .changing()
-        ),
+        pack!("forge", "prime", Runs::<Prime>::new(place)),
+        pack!("forge", "health", Runs::<MeasureHealth>::new(place)),
+        pack!("forge", "remember", Runs::<Remember>::new(place)),
         pack!(
             "forge",
             "knowledge_search",
-            Verb::new(place, knowledge::search)
+            Runs::<SearchKnowledge>::new(place)
         ),
-        pack!("forge", "features_list", Verb::new(place, features::list)),
-        pack!("forge", "features_add", Verb::new(place, add).changing()),
-        pack!("forge", "features_set", Verb::new(place, set).changing()),
+        pack!("forge", "features_list", Runs::<ListFeatures>::new(place)),
+        pack!("forge", "features_add", Runs::<AddFeature>::new(place)),
+        pack!("forge", "features_set", Runs::<SetFeature>::new(place)),
         pack!("forge", "issue_list", Runs::<ListIssues>::new(place)),
         pack!("forge", "issue_show", Runs::<ShowIssue>::new(place)),
         pack!("forge", "issue_add", Runs::<AddIssue>::new(place)),
         pack!("forge", "issue_set", Runs::<SetIssue>::new(place)),
-        pack!("forge", "skill", Verb::new(place, skills::skill)),
+        pack!("forge", "skill", Runs::<UseSkill>::new(place)),
         pack!(
             "forge",
             "checkpoint_list",
-            Verb::new(place, checkpoints::list)
+            Runs::<ListCheckpoints>::new(place)
         ),
     ];
     if config.run {
         packs.extend([
-            pack!("forge", "start", Verb::new(place, work::start).in_session()),
-            pack!(
-                "forge",
-                "verify",
-                Verb::new(place, work::verify).in_session().changing()
-            ),
-            pack!(
-                "forge",
-                "commit",
-                Verb::new(place, work::commit).in_session()
-            ),
-            pack!("forge", "done", Verb::new(place, work::done).in_session()),
+            pack!("forge", "start", Runs::<StartWork>::new(place)),
+            pack!("forge", "verify", Runs::<VerifyWork>::new(place)),
+            pack!("forge", "commit", Runs::<CommitWork>::new(place)),
+            pack!("forge", "done", Runs::<FinishWork>::new(place)),
             pack!(
                 "forge",
                 "checkpoint_create",
-                Verb::new(place, checkpoints::create).changing()
+                Runs::<CreateCheckpoint>::new(place)
             ),
             pack!(
                 "forge",
                 "recover_assess",
-                Verb::new(place, recovery::assess)
+                Runs::<AssessRecovery>::new(place)
             ),
-            pack!("forge", "recover_apply", Verb::new(place, recovery::apply)),
+            pack!("forge", "recover_apply", Runs::<ApplyRecovery>::new(place)),
         ]);
     }
     packs

@@ -115,6 +115,8 @@ pub struct ProjectEnvironment {
     pub links: Option<Arc<dyn Links>>,
     /// Projects whose commands may run. Default: none.
     pub trust: Trust,
+    /// Whether the caller may name tests, which others then run. Default: yes.
+    pub may_name_tests: bool,
 }
 
 impl ProjectEnvironment {
@@ -144,6 +146,7 @@ impl Default for ProjectEnvironment {
             running: Arc::default(),
             links: None,
             trust: Trust::default(),
+            may_name_tests: true,
         }
     }
 }

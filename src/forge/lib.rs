@@ -36,6 +36,7 @@ pub mod skills;
 mod tests;
 pub mod trust;
 pub mod verb;
+pub mod verbs;
 pub mod view;
 pub mod work;
 

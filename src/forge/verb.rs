@@ -32,7 +32,7 @@ pub trait Verb: Clone + Serialize + DeserializeOwned + JsonSchema + Send + 'stat
     /// Whether it works in a project whose settings are damaged.
     const WITH_DAMAGED_SETTINGS: bool = false;
     /// What it answers.
-    type Output: Serialize + DeserializeOwned + JsonSchema + Send + 'static;
+    type Output: Serialize + JsonSchema + Send + 'static;
 
     /// Returns the work session that the input names.
     fn session(&self) -> Option<&str> {
@@ -44,8 +44,11 @@ pub trait Verb: Clone + Serialize + DeserializeOwned + JsonSchema + Send + 'stat
     /// # Errors
     /// Those of the project.
     fn run(self, project: &Project) -> Result<Self::Output>;
+}
 
-    /// Returns the output as text for people, without a newline at its end.
+/// A verb that people use at a shell.
+pub trait Shown: Verb {
+    /// Returns an output as text for people, without a newline at its end.
     fn text(output: &Self::Output) -> String;
 }
 

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::list::{Checkpoints, print};
@@ -51,7 +52,7 @@ pub struct Create {
 }
 
 /// A new checkpoint.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Made {
     /// Its tag.
     pub tag: String,

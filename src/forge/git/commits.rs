@@ -82,11 +82,13 @@ pub struct Origin {
 }
 
 /// A new commit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Committed {
     /// Its commit id.
+    #[schemars(with = "String")]
     pub oid: Oid,
     /// The commit before it; `None` for the first.
+    #[schemars(with = "Option<String>")]
     pub previous: Option<Oid>,
     /// The parent state; zeros if there is none.
     pub parent: String,

@@ -12,7 +12,7 @@ use super::{
 use crate::artifacts::Artifacts;
 use crate::error::Result;
 use crate::project::Project;
-use crate::verb::{Access, Verb};
+use crate::verb::{Access, Shown, Verb};
 
 /// Add an issue with a local key, like LOCAL-1
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -142,7 +142,9 @@ impl Verb for AddIssue {
     fn run(self, project: &Project) -> Result<IssueChanged> {
         project.issues().add(&self)
     }
+}
 
+impl Shown for AddIssue {
     fn text(changed: &IssueChanged) -> String {
         changed.text()
     }

@@ -8,7 +8,7 @@ use super::{Issue, Issues, history, lines};
 use crate::error::Result;
 use crate::project::Project;
 use crate::sessions::Sessions;
-use crate::verb::{Access, Verb};
+use crate::verb::{Access, Shown, Verb};
 use crate::view::{Page, PageRequest};
 use helmdeck_core::text::columns;
 
@@ -111,7 +111,9 @@ impl Verb for ListIssues {
             page,
         })
     }
+}
 
+impl Shown for ListIssues {
     fn text(list: &IssueList) -> String {
         let rows: Vec<Vec<String>> = list.page.items.iter().map(Item::row).collect();
         let counts = &list.counts;

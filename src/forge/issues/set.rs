@@ -11,7 +11,7 @@ use super::{Active, CANCELLED, Checked, Comment, Criterion, DONE, Issue, Issues,
 use crate::error::{Error, Result};
 use crate::json::Members;
 use crate::project::Project;
-use crate::verb::{Access, Verb};
+use crate::verb::{Access, Shown, Verb};
 
 /// Change an issue, or add a comment; an empty text or list removes
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -146,7 +146,9 @@ impl Verb for SetIssue {
             path: Some(closed.path),
         })
     }
+}
 
+impl Shown for SetIssue {
     fn text(changed: &IssueChanged) -> String {
         match &changed.path {
             Some(path) => format!("{} is closed: {path}", changed.issue.linear_id),

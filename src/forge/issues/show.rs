@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::layout::{COMMENTS, HISTORY, ISSUES};
 use crate::project::Project;
 use crate::sessions::Sessions;
-use crate::verb::{Access, Verb};
+use crate::verb::{Access, Shown, Verb};
 use crate::view::{self, SeenCommit};
 
 /// Show an issue with its criteria, comments and commits; a closed one with its summary
@@ -69,7 +69,9 @@ impl Verb for ShowIssue {
         }
         Ok(view)
     }
+}
 
+impl Shown for ShowIssue {
     fn text(view: &IssueView) -> String {
         let issue = &view.item.issue;
         let mut lines = vec![lines::line(issue)];

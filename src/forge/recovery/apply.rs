@@ -1,6 +1,7 @@
 //! Applies an assessment: roll back or pause.
 
 use helmdeck_core::text::count;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Recovery;
@@ -30,7 +31,7 @@ pub struct Apply {
 }
 
 /// The result of a recovery.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Applied {
     /// The assessment.
     pub report: Report,

@@ -30,7 +30,7 @@ pub struct Short {
 }
 
 /// A commit made in few words.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ShortCommit {
     /// The issue; `null` where issues are switched off.
     pub key: Option<String>,
