@@ -129,7 +129,7 @@ pub struct SetFeature {
     /// Id of the feature, such as FORGE-001
     #[schemars(length(min = 1, max = 128))]
     pub id: String,
-    /// New status. blocked requires blocked_by or a reason; deferred requires a reason. Only tests
+    /// New status. blocked requires `blocked_by` or a reason; deferred requires a reason. Only tests
     /// make it passing
     #[serde(default)]
     pub status: Option<NewStatus>,
