@@ -250,7 +250,8 @@ fn read_tools_are_cached_and_write_tools_never() {
         );
         assert!(answer.body.contains("Access denied"), "{}", answer.body);
     }
-    assert_eq!(fixture.asked("read_text_file"), 5);
+    // The record of what the server was asked is written beside the answers.
+    wait_for("the record", || fixture.asked("read_text_file") == 5);
     assert!(
         server.says("Secure MCP Filesystem Server running on stdio"),
         "stderr goes to the log"

@@ -196,7 +196,7 @@ fn start_without_a_word_takes_the_first_issue() {
         let add = AddIssue {
             title: title.to_owned(),
             fields: IssueFields {
-                priority: priority,
+                priority,
                 ..IssueFields::default()
             },
             ..AddIssue::default()

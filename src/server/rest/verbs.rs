@@ -56,12 +56,11 @@ const fn write(path: &'static str, pack: &'static str) -> Address {
 }
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    let routes = ADDRESSES
+    ADDRESSES
         .iter()
         .fold(OpenApiRouter::default(), |router, address| {
             router.route(address.path, handler(address))
-        });
-    routes
+        })
 }
 
 fn handler(address: &'static Address) -> MethodRouter<App> {

@@ -186,7 +186,7 @@ fn comment(project: &Project, history: &mut History, random: &mut Random) -> Res
         return Ok("finds no issue".to_owned());
     };
     let text = format!("Comment {}.", history.next());
-    project.issues().comment(&issue.linear_id, &text.clone())?;
+    project.issues().comment(&issue.linear_id, &text)?;
     history.of(&issue.title).comments.insert(text.clone());
     Ok(format!("comments {}: {text}", issue.linear_id))
 }

@@ -6,11 +6,11 @@ use helmdeck_forge::issues::{AddIssue, CloseIssue, ListIssues, SetIssue, ShowIss
 /// `helmdeck forge issue`.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum IssueCommand {
-    Add(AddIssue),
+    Add(Box<AddIssue>),
     #[command(visible_alias = "ls")]
     List(ListIssues),
     Show(ShowIssue),
-    Set(SetIssue),
+    Set(Box<SetIssue>),
     /// Close an issue: its summary goes to .forge/linear/history/
     #[command(visible_alias = "close")]
     Done {

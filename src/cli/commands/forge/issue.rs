@@ -10,10 +10,10 @@ use crate::args::forge::IssueCommand;
 pub(super) fn run(on: &CommandContext, command: IssueCommand) -> Answer {
     use IssueCommand as C;
     match command {
-        C::Add(add) => on.verb(add),
+        C::Add(add) => on.verb(*add),
         C::List(list) => on.verb(list),
         C::Show(show) => on.verb(show),
-        C::Set(set) => on.verb(set),
+        C::Set(set) => on.verb(*set),
         C::Done {
             key,
             close,

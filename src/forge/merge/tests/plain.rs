@@ -201,7 +201,7 @@ fn grow_otherwise(project: &Project, kind: u64, text: &str, own: &str) -> String
             format!("issue {own}")
         }
         6 => {
-            project.issues().comment(SHARED, &own.to_owned()).unwrap();
+            project.issues().comment(SHARED, own).unwrap();
             format!("comment {own}")
         }
         7 => {
@@ -545,7 +545,7 @@ fn edits_of_different_members_merge_without_our_driver() {
         let issue = project.issues().set("LOCAL-1", edit, None).unwrap().issue;
         project
             .issues()
-            .comment("LOCAL-1", &branch.to_owned())
+            .comment("LOCAL-1", branch)
             .unwrap();
         repository.commit(branch);
         serde_json::to_value(issue).unwrap()

@@ -64,7 +64,7 @@ mod tests {
         let (measured, project) = (Measured::default(), &fixture.project);
         let first = measured.of(project, &watch);
         let comment = "x";
-        project.issues().comment("LOCAL-1", &comment).unwrap();
+        project.issues().comment("LOCAL-1", comment).unwrap();
         let second = measured.of(project, &watch);
         assert!(!Arc::ptr_eq(&first, &second), "the journal has changed");
         measured.forget();

@@ -144,7 +144,7 @@ mod tests {
         fixture
             .project
             .issues()
-            .comment("LOCAL-1", &comment)
+            .comment("LOCAL-1", comment)
             .unwrap();
         tokio::time::timeout(LOOK * 5, follower.changed())
             .await

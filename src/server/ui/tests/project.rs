@@ -515,7 +515,7 @@ async fn change_of_the_project_reloads_its_pages() {
         fixture
             .project
             .issues()
-            .comment("LOCAL-1", &comment)
+            .comment("LOCAL-1", comment)
             .unwrap();
     };
     let (message, ()) = tokio::join!(stream.next(), change);

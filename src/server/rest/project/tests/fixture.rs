@@ -112,7 +112,7 @@ impl ProjectFixture {
         let key = project.issues().add(&issue).unwrap().issue.linear_id;
         assert_eq!(key, "LOCAL-1");
         let comment = &HOSTILE.to_owned();
-        project.issues().comment(&key, &comment).unwrap();
+        project.issues().comment(&key, comment).unwrap();
         Progress::new(project).log("wrote <i>a test</i>").unwrap();
         let put = Put::new(Kind::Reports, "report.html");
         let stored = Artifacts::new(project)
