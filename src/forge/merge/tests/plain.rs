@@ -543,10 +543,7 @@ fn edits_of_different_members_merge_without_our_driver() {
     let apply = |branch: &str, edit: &IssueEdit| {
         let project = switch(&repository, branch);
         let issue = project.issues().set("LOCAL-1", edit, None).unwrap().issue;
-        project
-            .issues()
-            .comment("LOCAL-1", branch)
-            .unwrap();
+        project.issues().comment("LOCAL-1", branch).unwrap();
         repository.commit(branch);
         serde_json::to_value(issue).unwrap()
     };
