@@ -47,7 +47,7 @@ pub trait Verb: Clone + Serialize + DeserializeOwned + JsonSchema + Send + 'stat
 }
 
 /// A verb that people use at a shell.
-pub trait Shown: Verb {
+pub trait ShellVerb: Verb {
     /// Returns an output as text for people, without a newline at its end.
     fn text(output: &Self::Output) -> String;
 }

@@ -73,13 +73,22 @@ impl System {
     }
 
     /// Writes the ends of jobs that the journal has: one that ended is not lost.
+    ///
+    /// # Errors
+    /// `Unavailable`; `Corrupt`, of the journal.
     pub(crate) async fn write_job_ends(&self) -> Result<()> {
         let Some(journal) = self.journal().filter(|journal| journal.exists()) else {
             return Ok(());
         };
         for JournalEntry { entry, .. } in journal.entries(CallEnd::JOB).await? {
-            if let Some(end) = entry.and_then(|entry| CallEnd::read(CallEnd::JOB, &entry)) {
-                self.try_end(&end).await?;
+            let Some(end) = entry.and_then(|entry| CallEnd::read(CallEnd::JOB, &entry)) else {
+                continue;
+            };
+            match self.try_end(&end).await {
+                Err(error) if error.is_temporary() => return Err(error),
+                // What cannot be written at all must not keep others from being ended.
+                Err(error) => tracing::debug!(%error, "the end of a job cannot be written"),
+                Ok(()) => {}
             }
         }
         Ok(())

@@ -12,7 +12,7 @@ use super::{
 use crate::artifacts::Artifacts;
 use crate::error::Result;
 use crate::project::Project;
-use crate::verb::{Access, Shown, Verb};
+use crate::verb::{Access, ShellVerb, Verb};
 
 /// Add an issue with a local key, like LOCAL-1
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -144,7 +144,7 @@ impl Verb for AddIssue {
     }
 }
 
-impl Shown for AddIssue {
+impl ShellVerb for AddIssue {
     fn text(changed: &IssueChanged) -> String {
         changed.text()
     }

@@ -8,8 +8,8 @@ use super::{Issue, Issues, history, lines};
 use crate::error::Result;
 use crate::project::Project;
 use crate::sessions::Sessions;
-use crate::verb::{Access, Shown, Verb};
-use crate::view::{Page, PageRequest};
+use crate::verb::{Access, ShellVerb, Verb};
+use crate::view::{ListPage, PageRequest};
 use helmdeck_core::text::columns;
 
 /// List issues, the most urgent first
@@ -54,7 +54,7 @@ pub struct IssueList {
     pub counts: IssueCounts,
     /// The issues.
     #[serde(flatten)]
-    pub page: Page<Item>,
+    pub page: ListPage<Item>,
 }
 
 /// Number of issues by standing.
@@ -103,7 +103,7 @@ impl Verb for ListIssues {
 
     fn run(self, project: &Project) -> Result<IssueList> {
         let listed = project.issues().list(self.scope)?;
-        let page = Page::of(listed.issues, &self.page, |item| {
+        let page = ListPage::of(listed.issues, &self.page, |item| {
             item.issue.linear_id.clone()
         })?;
         Ok(IssueList {
@@ -113,7 +113,7 @@ impl Verb for ListIssues {
     }
 }
 
-impl Shown for ListIssues {
+impl ShellVerb for ListIssues {
     fn text(list: &IssueList) -> String {
         let rows: Vec<Vec<String>> = list.page.items.iter().map(Item::row).collect();
         let counts = &list.counts;

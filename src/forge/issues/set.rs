@@ -11,7 +11,7 @@ use super::{Active, CANCELLED, Checked, Comment, Criterion, DONE, Issue, Issues,
 use crate::error::{Error, Result};
 use crate::json::Members;
 use crate::project::Project;
-use crate::verb::{Access, Shown, Verb};
+use crate::verb::{Access, ShellVerb, Verb};
 
 /// Change an issue, or add a comment; an empty text or list removes
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -148,7 +148,7 @@ impl Verb for SetIssue {
     }
 }
 
-impl Shown for SetIssue {
+impl ShellVerb for SetIssue {
     fn text(changed: &IssueChanged) -> String {
         match &changed.path {
             Some(path) => format!("{} is closed: {path}", changed.issue.linear_id),

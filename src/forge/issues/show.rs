@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::layout::{COMMENTS, HISTORY, ISSUES};
 use crate::project::Project;
 use crate::sessions::Sessions;
-use crate::verb::{Access, Shown, Verb};
+use crate::verb::{Access, ShellVerb, Verb};
 use crate::view::{self, SeenCommit};
 
 /// Show an issue with its criteria, comments and commits; a closed one with its summary
@@ -71,7 +71,7 @@ impl Verb for ShowIssue {
     }
 }
 
-impl Shown for ShowIssue {
+impl ShellVerb for ShowIssue {
     fn text(view: &IssueView) -> String {
         let issue = &view.item.issue;
         let mut lines = vec![lines::line(issue)];

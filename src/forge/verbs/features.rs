@@ -33,7 +33,7 @@ impl Default for ListFeatures {
 
 /// A list of features.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct FeatureList {
+pub struct FeatureMatches {
     /// Version of the list, for `if_match`
     pub etag: Option<String>,
     /// Number of all features by standing
@@ -49,15 +49,15 @@ pub struct FeatureList {
 impl Verb for ListFeatures {
     const NAME: &'static str = "forge.features_list";
     const ACCESS: Access = Access::Read;
-    type Output = FeatureList;
+    type Output = FeatureMatches;
 
-    fn run(self, project: &Project) -> Result<FeatureList> {
+    fn run(self, project: &Project) -> Result<FeatureMatches> {
         let listed = Features::new(project).list()?;
         let mut features = listed.features;
         features.retain(|item| self.standing.is_empty() || self.standing.contains(&item.standing));
         let total = features.len();
         features.truncate(self.limit);
-        Ok(FeatureList {
+        Ok(FeatureMatches {
             etag: listed.etag,
             counts: listed.counts,
             total,

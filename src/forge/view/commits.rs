@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Page, PageRequest};
+use super::{ListPage, PageRequest};
 use crate::error::{Error, Result};
 use crate::git::{Commit, message};
 use crate::project::Project;
@@ -34,7 +34,7 @@ pub struct SeenCommit {
 /// # Errors
 /// `NotFound` (`E_NOT_A_REPO`) without git; `Usage` for an `after` that is no number; errors from
 /// git.
-pub fn commits(project: &Project, wanted: &PageRequest) -> Result<Page<SeenCommit>> {
+pub fn commits(project: &Project, wanted: &PageRequest) -> Result<ListPage<SeenCommit>> {
     let skip = match &wanted.after {
         None => 0,
         Some(after) => after
@@ -43,7 +43,7 @@ pub fn commits(project: &Project, wanted: &PageRequest) -> Result<Page<SeenCommi
     };
     let git = project.git()?;
     if git.head()?.is_none() {
-        return Ok(Page {
+        return Ok(ListPage {
             items: Vec::new(),
             total: 0,
             next: None,
@@ -61,7 +61,7 @@ pub fn commits(project: &Project, wanted: &PageRequest) -> Result<Page<SeenCommi
         .collect();
     let seen = skip.saturating_add(items.len());
     let next = (seen < total && !items.is_empty()).then(|| seen.to_string());
-    Ok(Page { items, total, next })
+    Ok(ListPage { items, total, next })
 }
 
 /// Lists the newest commits that changed a file or folder of the memory, newest first.

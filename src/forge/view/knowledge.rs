@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Page, PageRequest, SeenCommit, revisions};
+use super::{ListPage, PageRequest, SeenCommit, revisions};
 use crate::error::{Error, Result};
 use crate::knowledge::{Hit, KnowledgeFile, Search};
 use crate::layout::{KNOWLEDGE, KNOWLEDGE_ENTRIES};
@@ -22,7 +22,7 @@ pub struct KnowledgeView {
     pub etag: Option<String>,
     /// The entries that match: the best first; without words, the newest first.
     #[serde(flatten)]
-    pub entries: Page<Hit>,
+    pub entries: ListPage<Hit>,
     /// The newest commits that changed the knowledge, newest first.
     pub versions: Vec<SeenCommit>,
 }
@@ -57,7 +57,7 @@ pub fn knowledge(
         })
         .entries
     });
-    let entries = Page::of(hits.unwrap_or_default(), wanted, |hit: &Hit| hit.id.clone())?;
+    let entries = ListPage::of(hits.unwrap_or_default(), wanted, |hit: &Hit| hit.id.clone())?;
     let versions =
         revisions(project, &[KNOWLEDGE, KNOWLEDGE_ENTRIES], VERSIONS).unwrap_or_default();
     Ok(KnowledgeView {

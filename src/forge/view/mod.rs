@@ -56,7 +56,7 @@ impl Default for PageRequest {
 
 /// A page of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Page<T> {
+pub struct ListPage<T> {
     /// The items
     pub items: Vec<T>,
     /// Number of items in the whole list
@@ -65,7 +65,7 @@ pub struct Page<T> {
     pub next: Option<String>,
 }
 
-impl<T> Page<T> {
+impl<T> ListPage<T> {
     /// Cuts the wanted page out of a list whose items have unique names.
     ///
     /// # Errors

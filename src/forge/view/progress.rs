@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Page, PageRequest};
+use super::{ListPage, PageRequest};
 use crate::error::Result;
 use crate::progress::{Log, Progress};
 use crate::project::Project;
@@ -15,7 +15,7 @@ pub struct ProgressView {
     pub current: Option<Log>,
     /// The sessions with an archive, newest first.
     #[serde(flatten)]
-    pub sessions: Page<String>,
+    pub sessions: ListPage<String>,
 }
 
 /// Returns the progress of the current session, and a part of the archive's names.
@@ -25,7 +25,7 @@ pub struct ProgressView {
 pub fn progress(project: &Project, wanted: &PageRequest) -> Result<ProgressView> {
     let mut archives = Progress::new(project).archives()?;
     archives.reverse();
-    let sessions = Page::of(archives, wanted, String::clone)?;
+    let sessions = ListPage::of(archives, wanted, String::clone)?;
     Ok(ProgressView {
         current: Progress::new(project).read()?,
         sessions,

@@ -30,7 +30,7 @@ fn parts_of_a_list_join_to_the_whole() {
     let mut seen = Vec::new();
     let mut after = None;
     loop {
-        let part = Page::of(all.clone(), &wanted(2, after.as_deref()), String::clone).unwrap();
+        let part = ListPage::of(all.clone(), &wanted(2, after.as_deref()), String::clone).unwrap();
         assert_eq!(part.total, 5);
         seen.extend(part.items);
         after = part.next;
@@ -39,7 +39,7 @@ fn parts_of_a_list_join_to_the_whole() {
         }
     }
     assert_eq!(seen, all);
-    let gone = Page::of(all, &wanted(2, Some("gone")), String::clone).unwrap_err();
+    let gone = ListPage::of(all, &wanted(2, Some("gone")), String::clone).unwrap_err();
     assert_eq!(gone.code, "E_USAGE");
 }
 

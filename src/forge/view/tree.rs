@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Page, PageRequest};
+use super::{ListPage, PageRequest};
 use crate::error::Result;
 use crate::files::{FolderEntry, etag};
 use crate::health::MEMORY_COLOURS;
@@ -50,7 +50,7 @@ pub struct TreeFile {
 ///
 /// # Errors
 /// `Usage` for an unknown `after`; `Failed` if a folder cannot be read.
-pub fn tree(project: &Project, wanted: &PageRequest) -> Result<Page<TreeFile>> {
+pub fn tree(project: &Project, wanted: &PageRequest) -> Result<ListPage<TreeFile>> {
     let mut all = Vec::new();
     gather(project, FORGE, &mut all)?;
     let mut damage: HashMap<String, Damaged> = damaged_files(project)?
@@ -71,12 +71,12 @@ pub fn tree(project: &Project, wanted: &PageRequest) -> Result<Page<TreeFile>> {
         }
     }
     all.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let Page { items, total, next } = Page::of(all, wanted, |(path, _)| path.clone())?;
+    let ListPage { items, total, next } = ListPage::of(all, wanted, |(path, _)| path.clone())?;
     let shown = |(path, entry): (String, FolderEntry)| {
         let damage = damage.remove(&path);
         describe(project, path, &entry, damage)
     };
-    Ok(Page {
+    Ok(ListPage {
         items: items.into_iter().map(shown).collect(),
         total,
         next,

@@ -13,10 +13,11 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa_axum::router::OpenApiRouter;
 
+use super::call::pack_name;
 use super::packs::run_pack;
 use super::request::PathValues;
 use super::state::CallState;
-use crate::access::By;
+use crate::access::{By, need_run};
 use crate::app::App;
 use crate::body;
 use crate::headers::{JSON, NO_STORE};
@@ -80,6 +81,9 @@ async fn run(
     path: PathValues,
     request: Request,
 ) -> Result<Response, Problem> {
+    // Before the body is read.
+    let name = pack_name(&state.engine.engine, &caller.permissions, address.pack)?;
+    need_run(&caller, &name)?;
     let (mut parts, body) = request.into_parts();
     let limits = &state.engine.limits;
     let (limit, timeout) = (limits.max_body_bytes, limits.body_timeout);

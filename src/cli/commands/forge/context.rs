@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use helmdeck_core::suggest::did_you_mean;
 use helmdeck_forge::secrets::rules;
 use helmdeck_forge::sessions::Sessions;
-use helmdeck_forge::verb::{Access, Shown};
+use helmdeck_forge::verb::{Access, ShellVerb};
 use helmdeck_forge::{Error, Project, ProjectEnvironment};
 use serde::Serialize;
 use serde_json::Value;
@@ -153,7 +153,7 @@ impl CommandContext {
     }
 
     /// Runs a verb, and prints its output. To read where there is no memory is no error.
-    pub(super) fn verb<V: Shown>(&self, verb: V) -> Answer {
+    pub(super) fn verb<V: ShellVerb>(&self, verb: V) -> Answer {
         let project = match V::ACCESS {
             Access::Change => self.open()?,
             _ if V::WITH_DAMAGED_SETTINGS => self.examine()?,

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use helmdeck_core::Code;
 use helmdeck_forge::artifacts::{Artifacts, Filter, Kind};
-use helmdeck_forge::view::Page;
+use helmdeck_forge::view::ListPage;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use serde::Deserialize;
@@ -71,7 +71,7 @@ async fn list(
     };
     let wanted = wanted(query.limit, query.after)?;
     let read = state.read(&caller, PACK, move |project| {
-        Page::of(
+        ListPage::of(
             Artifacts::new(project).list(&filter)?.artifacts,
             &wanted,
             |entry| entry.triv.to_string(),

@@ -5,7 +5,7 @@ use axum::response::Response;
 use helmdeck_core::Code;
 use helmdeck_forge::features::{Counts, Features, Item, Standing};
 use helmdeck_forge::sessions::Sessions;
-use helmdeck_forge::view::Page;
+use helmdeck_forge::view::ListPage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::IntoParams;
@@ -48,7 +48,7 @@ pub(super) struct FeatureList {
     /// Number of all features by standing.
     counts: Counts,
     #[serde(flatten)]
-    features: Page<Item>,
+    features: ListPage<Item>,
 }
 
 /// Lists the features and their standing by evidence, in the order of the file.
@@ -71,7 +71,7 @@ async fn list(
         let listed = Features::new(project).list()?;
         let mut features = listed.features;
         features.retain(|item| standing.is_none_or(|standing| item.standing == standing));
-        let features = Page::of(features, &wanted, |item| item.feature.id.clone())?;
+        let features = ListPage::of(features, &wanted, |item| item.feature.id.clone())?;
         Ok(FeatureList {
             etag: listed.etag,
             counts: listed.counts,

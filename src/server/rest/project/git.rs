@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use helmdeck_forge::checkpoints::Checkpoints;
-use helmdeck_forge::view::{self, Page};
+use helmdeck_forge::view::{self, ListPage};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -55,7 +55,7 @@ async fn list(
 ) -> Result<Response, Problem> {
     let wanted = page.read()?.wanted()?;
     let read = state.read(&caller, "forge.checkpoint_list", move |project| {
-        Page::of(Checkpoints::new(project).list()?, &wanted, |checkpoint| {
+        ListPage::of(Checkpoints::new(project).list()?, &wanted, |checkpoint| {
             checkpoint.name.clone()
         })
     });

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use helmdeck_core::Code;
 use helmdeck_forge::health::{colours_css, colours_json, colours_ts};
-use helmdeck_forge::view::{self, Page};
+use helmdeck_forge::view::{self, ListPage};
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use serde::Deserialize;
@@ -60,7 +60,7 @@ async fn history(
     let read = state.read(&caller, PACK, move |project| {
         let mut samples = helmdeck_forge::health::history(project)?;
         samples.reverse();
-        Page::of(samples, &wanted, |sample| sample.at.to_string())
+        ListPage::of(samples, &wanted, |sample| sample.at.to_string())
     });
     json(&read.await?)
 }

@@ -10,7 +10,7 @@ use helmdeck_forge::progress::Log;
 use helmdeck_forge::recovery::Acknowledged;
 use helmdeck_forge::sessions::Session;
 use helmdeck_forge::skills::{Match, Shown as ShownSkill, Skill};
-use helmdeck_forge::view::{Diff, KnowledgeView, Page, ProgressView, SeenCommit, TreeFile};
+use helmdeck_forge::view::{Diff, KnowledgeView, ListPage, ProgressView, SeenCommit, TreeFile};
 use helmdeck_forge_documents::tracking::{Conflict, Operation};
 use helmdeck_trackers::sync::Status;
 use schemars::JsonSchema;
@@ -74,8 +74,8 @@ fn list_of(name: &str, mut schema: Value) -> Value {
 pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
     vec![
         ("ProjectHealth", of::<Health>()),
-        ("ProjectColours", of::<Page<HealthSample>>()),
-        ("ProjectTree", of::<Page<TreeFile>>()),
+        ("ProjectColours", of::<ListPage<HealthSample>>()),
+        ("ProjectTree", of::<ListPage<TreeFile>>()),
         ("ProjectFeatures", of::<FeatureList>()),
         ("ProjectFocus", of::<Option<ShownFocus>>()),
         ("ProjectKnowledge", of::<KnowledgeView>()),
@@ -83,18 +83,18 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
         ("ProjectProgress", of::<ProgressView>()),
         ("ProjectLog", of::<Log>()),
         ("ProjectEvents", of::<EventTail>()),
-        ("ProjectCommits", of::<Page<SeenCommit>>()),
-        ("ProjectCheckpoints", of::<Page<Checkpoint>>()),
+        ("ProjectCommits", of::<ListPage<SeenCommit>>()),
+        ("ProjectCheckpoints", of::<ListPage<Checkpoint>>()),
         ("ProjectCheckpoint", of::<Checkpoint>()),
         ("ProjectDiff", of::<Diff>()),
         ("ProjectRecovery", of::<RecoveryView>()),
         ("ProjectPauseToken", token()),
         ("ProjectAcknowledgement", sent::<Acknowledgement>()),
         ("ProjectAcknowledged", of::<Acknowledged>()),
-        ("ProjectSkills", of::<Page<Skill>>()),
+        ("ProjectSkills", of::<ListPage<Skill>>()),
         ("ProjectSkill", of::<ShownSkill>()),
         ("ProjectSkillMatches", list_of("matches", of::<Match>())),
-        ("ProjectArtifacts", of::<Page<ProjectArtifact>>()),
+        ("ProjectArtifacts", of::<ListPage<ProjectArtifact>>()),
         ("ProjectArtifact", of::<Got>()),
         (
             "ProjectTracker",

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use helmdeck_forge::skills::{Query, Skills};
-use helmdeck_forge::view::Page;
+use helmdeck_forge::view::ListPage;
 use serde::Deserialize;
 use serde_json::json;
 use utoipa::IntoParams;
@@ -35,7 +35,7 @@ async fn list(
 ) -> Result<Response, Problem> {
     let wanted = page.read()?.wanted()?;
     let read = state.read(&caller, "forge.skill", move |project| {
-        Page::of(Skills::new(project).list()?, &wanted, |skill| {
+        ListPage::of(Skills::new(project).list()?, &wanted, |skill| {
             skill.name.clone()
         })
     });
